@@ -1,0 +1,24 @@
+"""Per-step credit from groups of LLM-agent rollouts.
+
+Everything a command does is one public function here; `credit` works on Arrow tables in memory
+and touches no file. Names are imported on first use, so that `import crbc_cli` is instant.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from crbc_cli.api import annotate, coverage, credit
+    from crbc_cli.errors import CrbcError
+
+_HOME = {"annotate": "api", "coverage": "api", "credit": "api", "CrbcError": "errors"}
+
+__all__ = ["CrbcError", "__version__", "annotate", "coverage", "credit"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"crbc_cli.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'crbc_cli' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Step table -> anchor key and semantic action per visit."""

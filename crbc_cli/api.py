@@ -1,0 +1,226 @@
+"""What the commands do, as functions. Inputs are paths, globs, folders, `@lists` or `-`."""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from crbc_cli.engine.annotate import credit_table
+from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.coverage import CoverageReport, measure_coverage
+from crbc_cli.engine.load import load
+from crbc_cli.engine.output import OutputPlan, plan_outputs, write_output
+from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared, prepare
+from crbc_cli.engine.provenance import provenance
+from crbc_cli.errors import OptionError
+from crbc_cli.logs.sources import Source, resolve
+from crbc_cli.notes import Notes
+from crbc_cli.options import Settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Annotated", "annotate", "coverage", "credit", "prepared_logs"]
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """What `annotate` did.
+
+    Attributes:
+      outputs: paths written, `-` for stdout; empty on a dry run.
+      plans: which inputs go where.
+      rows, groups, rollouts: sizes, over all inputs.
+      notes: what was inferred or tolerated.
+      clock: seconds per stage.
+    """
+
+    outputs: list[str]
+    plans: list[OutputPlan]
+    rows: int
+    groups: int
+    rollouts: int
+    notes: Notes
+    clock: Clock
+    settings: Settings
+
+    def describe(self) -> list[str]:
+        """Lines for a dry run: inputs, outputs and the rule behind each key."""
+        log, anchor, outcome = self.settings.log, self.settings.anchor, self.settings.outcome
+        group = (
+            f"columns {', '.join(log.group_by)}"
+            if log.group_by
+            else f"every {log.group_stride} rollouts"
+            if log.group_stride
+            else "column group_id"
+        )
+        return [
+            *(
+                f"{', '.join(s.name for s in plan.sources)} -> {plan.target.name}"
+                for plan in self.plans
+            ),
+            f"group: {group}{' per file' if log.per_file else ''}"
+            + (f" and {', '.join(log.key)}" if log.key else ""),
+            f"rollout: column {log.column_map.get('rollout_id', 'rollout_id')}, ordered by "
+            f"{log.order_by}",
+            f"anchor: {', '.join(anchor.anchor)}; action: {anchor.action}",
+            f"outcome: {outcome.success_when or 'column success'} on the last row",
+        ]
+
+
+def annotate(
+    inputs: Sequence[str],
+    output: str | None = None,
+    *,
+    to: str | None = None,
+    columns: str = "credit",
+    prefix: str = "",
+    anchor_id: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    chunk_rows: int = CHUNK_ROWS,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    **options: Any,
+) -> Annotated:
+    """Writes credit columns for logs.
+
+    Args:
+      inputs: logs.
+      output: a file, `-`, a folder, or None for `NAME.credit.parquet` beside each input.
+      to: parquet, jsonl, arrow or csv; by default what the suffix says.
+      columns: credit columns alone, or after the input's own columns.
+      prefix: put before the names of credit columns.
+      anchor_id: add the anchors' 128-bit content digests.
+      force: replace existing outputs.
+      dry_run: read and group, write nothing.
+      chunk_rows: rows solved at a time; no number depends on it.
+      settings: all options at once, or
+      **options: single ones by name, for example `depth=0`.
+    Raises:
+      CrbcError: see `crbc_cli.errors`; nothing is left half-written.
+    """
+    settings = settings or Settings.from_flat(options)
+    clock = clock or Clock()
+    if columns not in ("credit", "all"):
+        raise OptionError(f"--columns {columns!r} is not known", todo="use credit or all")
+    sources = resolve(inputs)
+    plans = plan_outputs(sources, output, to, force, not sys.stdout.isatty())
+    notes = Notes()
+    groups = rollouts = 0
+    tables: dict[Source, pl.DataFrame] = {}
+    for part in _parts(sources, settings):
+        log = _prepared(part, settings, clock, notes, anchor_id=anchor_id)
+        groups += log.rollouts.groups
+        rollouts += len(log.rollouts.group)
+        if not dry_run:
+            table = credit_table(log, clock, chunk_rows=chunk_rows)
+            tables |= _split(table, log, part)
+    for plan in plans if not dry_run else ():
+        with clock("write"):
+            metadata = provenance("annotate", settings, plan.sources, notes)
+            write_output(
+                plan,
+                [tables[s] for s in plan.sources],
+                metadata,
+                all_columns=columns == "all",
+                prefix=prefix,
+                skip_bad_lines=settings.log.skip_bad_lines,
+            )
+    outputs = [] if dry_run else [plan.target.name for plan in plans]
+    return Annotated(outputs, plans, clock.rows, groups, rollouts, notes, clock, settings)
+
+
+def coverage(
+    inputs: Sequence[str],
+    *,
+    depths: tuple[float, float] = (0, math.inf),
+    eligible: str = "actions",
+    unit: str = "visits",
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> CoverageReport:
+    """Reachable rollouts per closure depth; see `crbc_cli.engine.coverage.measure_coverage`.
+
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    settings = settings or Settings.from_flat(options)
+    clock = clock or Clock()
+    logs = prepared_logs(inputs, settings, clock, notes or Notes())
+    return measure_coverage(logs, clock, depths=depths, eligible=eligible, unit=unit)
+
+
+def credit(table: "pa.Table", **options: Any) -> "pa.Table":
+    """Credit table of an in-memory step table: Arrow in, Arrow out, no I/O.
+
+    Safe to call inside a training loop or a Spark, Daft or Ray worker.
+
+    Args:
+      table: step table; columns as in `crbc_cli.tables.STEP_COLUMNS`.
+      **options: option names of `crbc_cli.options`, for example `depth=0, discount=0.95`; and
+        `anchor_id=True` for content digests.
+    Returns:
+      Credit table, row-aligned with `table`; `source_file` is "<table>".
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    anchor_id = bool(options.pop("anchor_id", False))
+    settings = Settings.from_flat(options)
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame):
+        raise TypeError("credit() takes a pyarrow.Table")
+    source = Source("<table>", Path(), "memory", frame=frame)
+    clock = Clock()
+    log = _prepared([source], settings, clock, Notes(), anchor_id=anchor_id)
+    return credit_table(log, clock).to_arrow()
+
+
+def prepared_logs(
+    inputs: Sequence[str],
+    settings: Settings,
+    clock: Clock,
+    notes: Notes,
+    *,
+    lengths: bool = False,
+) -> Iterator[Prepared]:
+    """Inputs read and ordered, one at a time unless groups span files.
+
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    for part in _parts(resolve(inputs), settings):
+        yield _prepared(part, settings, clock, notes, lengths=lengths)
+
+
+def _parts(sources: Sequence[Source], settings: Settings) -> list[Sequence[Source]]:
+    return [[source] for source in sources] if settings.log.per_file else [sources]
+
+
+def _prepared(
+    sources: Sequence[Source],
+    settings: Settings,
+    clock: Clock,
+    notes: Notes,
+    *,
+    anchor_id: bool = False,
+    lengths: bool = False,
+) -> Prepared:
+    loaded = load(sources, settings, clock, notes, anchor_id=anchor_id, lengths=lengths)
+    return prepare(loaded, settings, clock)
+
+
+def _split(
+    table: pl.DataFrame, log: Prepared, sources: Sequence[Source]
+) -> dict[Source, pl.DataFrame]:
+    """Rows of each source; a source without rows gets an empty table."""
+    if len(sources) == 1:
+        return {sources[0]: table}
+    number = log.frame["source"]
+    return {source: table.filter(number == i) for i, source in enumerate(sources)}

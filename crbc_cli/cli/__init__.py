@@ -1,0 +1,1 @@
+"""The command line: typer only, one module per command, parse -> one library call -> render."""

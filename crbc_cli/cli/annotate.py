@@ -1,0 +1,119 @@
+"""`crbc annotate`."""
+
+from typing import Annotated
+
+import typer
+
+from crbc_cli.cli.options import Run, log_command
+
+_EPILOG = (
+    "Example: crbc annotate logs.parquet --depth 3 -o credit.parquet; "
+    "crbc annotate - -o - --to arrow < logs.jsonl"
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+
+    @log_command(app, "annotate", epilog=_EPILOG)
+    def annotate(
+        run: Run,
+        output: Annotated[
+            str | None,
+            typer.Option(
+                "--output",
+                "-o",
+                envvar="CRBC_OUTPUT",
+                show_envvar=False,
+                show_default="NAME.credit.parquet",
+                metavar="FILE|DIR|-",
+                help="File, folder (one output per input) or - (stdout).",
+            ),
+        ] = None,
+        to: Annotated[
+            str | None,
+            typer.Option(
+                envvar="CRBC_TO",
+                show_envvar=False,
+                show_default="by suffix",
+                metavar="parquet|jsonl|arrow|csv",
+                help="Output format.",
+            ),
+        ] = None,
+        columns: Annotated[
+            str,
+            typer.Option(
+                envvar="CRBC_COLUMNS",
+                show_envvar=False,
+                metavar="credit|all",
+                help="Credit columns alone, or after the log's own columns.",
+            ),
+        ] = "credit",
+        prefix: Annotated[
+            str,
+            typer.Option(
+                envvar="CRBC_PREFIX",
+                show_envvar=False,
+                show_default=False,
+                metavar="TEXT",
+                help="Put before the names of credit columns.",
+            ),
+        ] = "",
+        anchor_id: Annotated[
+            bool,
+            typer.Option(
+                "--anchor-id",
+                envvar="CRBC_ANCHOR_ID",
+                show_envvar=False,
+                help="Add each anchor's 128-bit content digest.",
+            ),
+        ] = False,
+        force: Annotated[
+            bool,
+            typer.Option(
+                "--force", envvar="CRBC_FORCE", show_envvar=False, help="Replace existing outputs."
+            ),
+        ] = False,
+        dry_run: Annotated[
+            bool,
+            typer.Option(
+                "--dry-run",
+                envvar="CRBC_DRY_RUN",
+                show_envvar=False,
+                help="Say what would be read, grouped and written; write nothing.",
+            ),
+        ] = False,
+        chunk_rows: Annotated[
+            int,
+            typer.Option(
+                envvar="CRBC_CHUNK_ROWS",
+                show_envvar=False,
+                metavar="N",
+                min=1,
+                help="Rows solved at a time; no number depends on it.",
+            ),
+        ] = 250_000,
+    ) -> None:
+        """Write per-step credit columns for logs."""
+        from crbc_cli import api
+        from crbc_cli.cli.console import finish, tell
+
+        done = api.annotate(
+            run.logs,
+            output,
+            to=to,
+            columns=columns,
+            prefix=prefix,
+            anchor_id=anchor_id,
+            force=force,
+            dry_run=dry_run,
+            chunk_rows=chunk_rows,
+            settings=run.settings,
+        )
+        if not run.quiet:
+            written = ", ".join(done.outputs) if done.outputs else "nothing written"
+            tell(f"{done.rows} rows, {done.rollouts} rollouts, {done.groups} groups -> {written}")
+            if dry_run:
+                for line in done.describe():
+                    tell(line)
+        finish(run, done.notes, done.clock)

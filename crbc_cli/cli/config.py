@@ -1,0 +1,80 @@
+"""Defaults from a config file: flag > environment > file > built-in."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from crbc_cli.errors import OptionError
+
+__all__ = ["defaults_by_command", "find_config", "read_config"]
+
+
+def find_config(start: Path) -> Path | None:
+    """The nearest `crbc.toml`, or `pyproject.toml` with a `[tool.crbc]` table, upwards."""
+    for folder in (start, *start.parents):
+        if (folder / "crbc.toml").is_file():
+            return folder / "crbc.toml"
+        project = folder / "pyproject.toml"
+        if project.is_file() and "[tool.crbc" in project.read_text("utf-8", errors="replace"):
+            return project
+    return None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Options of a config file, dashes as underscores; tables named after commands are nested.
+
+    Raises:
+      OptionError: the file is missing or is not TOML.
+    """
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"config file cannot be read ({error})", str(path)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise OptionError(f"is not TOML ({error})", str(path)) from error
+    if path.name == "pyproject.toml":
+        document = document.get("tool", {}).get("crbc", {})
+    return {name.replace("-", "_"): value for name, value in document.items()}
+
+
+def defaults_by_command(
+    config: str | None, commands: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Defaults of each command's parameters.
+
+    Args:
+      config: file named by --config, or None for the nearest one.
+      commands: name -> command object with `params`.
+    Raises:
+      OptionError: a key that no command has.
+    """
+    path = Path(config) if config else find_config(Path.cwd())
+    if path is None:
+        return {}
+    values = read_config(path)
+    known = {name: {p.name for p in command.params} for name, command in commands.items()}
+    defaults: dict[str, dict[str, Any]] = {name: {} for name in commands}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            if key not in known:
+                raise OptionError(f"table [{key}] names no command", str(path))
+            for inner, one in value.items():
+                _take(defaults, {key: known[key]}, inner.replace("-", "_"), one, path)
+        else:
+            _take(defaults, known, key, value, path)
+    return defaults
+
+
+def _take(
+    defaults: dict[str, dict[str, Any]],
+    known: Mapping[str, set[str]],
+    key: str,
+    value: Any,
+    path: Path,
+) -> None:
+    takers = [name for name, parameters in known.items() if key in parameters]
+    if not takers:
+        raise OptionError(f"{key} is no option", str(path), "see crbc annotate --help")
+    for name in takers:
+        defaults[name].setdefault(key, value)

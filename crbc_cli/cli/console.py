@@ -1,0 +1,90 @@
+"""What goes to the terminal: remarks and summaries on stderr, reports on stdout."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from crbc_cli.notes import Notes
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from crbc_cli.cli.options import Run
+    from crbc_cli.engine.clock import Clock
+
+__all__ = ["console", "finish", "print_csv", "print_json", "show", "tell", "tell_notes"]
+
+
+def _color() -> bool | None:
+    """NO_COLOR wins, then FORCE_COLOR and CLICOLOR_FORCE; None leaves it to the terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR") or os.environ.get("CLICOLOR_FORCE", "0") != "0":
+        return True
+    return None
+
+
+def console(to_stderr: bool = False) -> "Console":
+    """A console that keeps plain pipes plain; width from COLUMNS, else the terminal, else 100."""
+    from rich.console import Console
+
+    stream = sys.stderr if to_stderr else sys.stdout
+    color = _color()
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else 100
+    return Console(
+        file=stream,
+        force_terminal=color if color else None,
+        no_color=color is False or None,
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=False,
+    )
+
+
+def show(*parts: "RenderableType") -> None:
+    """Prints a report on stdout."""
+    out = console()
+    for part in parts:
+        out.print(part)
+
+
+def tell(text: str) -> None:
+    """One plain line on stderr."""
+    print(text, file=sys.stderr)
+
+
+def tell_notes(notes: Notes, quiet: bool) -> None:
+    """Remarks of a run, one line each, on stderr."""
+    if not quiet:
+        for note in notes.items:
+            tell(f"{'warning' if note.warning else 'note'}: {note.message}")
+
+
+def print_json(report: dict[str, Any]) -> None:
+    """Strict JSON on stdout."""
+    print(json.dumps(report, ensure_ascii=False, allow_nan=False, indent=2))
+
+
+def print_csv(rows: Sequence[dict[str, Any]]) -> None:
+    """Rows as CSV with a header on stdout."""
+    import csv
+
+    if rows:
+        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def finish(run: "Run", notes: Notes, clock: "Clock") -> None:
+    """Remarks, the stage table if asked for, and exit code 1 for warnings under --strict."""
+    tell_notes(notes, run.quiet)
+    if run.profile:
+        from crbc_cli.report.text import stage_table
+
+        console(to_stderr=True).print(stage_table(clock))
+    if run.strict and notes.warnings:
+        raise SystemExit(1)

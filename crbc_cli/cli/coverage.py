@@ -1,0 +1,71 @@
+"""`crbc coverage`."""
+
+from typing import Annotated
+
+import typer
+
+from crbc_cli.cli.options import Run, log_command, parse_depths
+
+_EPILOG = "Example: crbc coverage logs.parquet --depth 0..inf --json"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+
+    @log_command(app, "coverage", leave_out=("depth",), epilog=_EPILOG)
+    def coverage(
+        run: Run,
+        depth: Annotated[
+            str,
+            typer.Option(
+                envvar="CRBC_COVERAGE_DEPTH",
+                show_envvar=False,
+                metavar="K|K..K|K..inf",
+                help="Closure depths; inf runs until nothing changes.",
+            ),
+        ] = "0..inf",
+        eligible: Annotated[
+            str,
+            typer.Option(
+                envvar="CRBC_ELIGIBLE",
+                show_envvar=False,
+                metavar="actions|successors|all",
+                help="Anchors that count: two distinct actions (paper), two successors, all.",
+            ),
+        ] = "actions",
+        unit: Annotated[
+            str,
+            typer.Option(
+                envvar="CRBC_UNIT",
+                show_envvar=False,
+                metavar="visits|anchors",
+                help="What is counted.",
+            ),
+        ] = "visits",
+        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    ) -> None:
+        """Count the rollouts whose evidence reaches each visit, per closure depth."""
+        from crbc_cli import api
+        from crbc_cli.cli.console import finish, print_csv, print_json, show
+        from crbc_cli.engine.clock import Clock
+        from crbc_cli.notes import Notes
+        from crbc_cli.report.text import coverage_summary, coverage_tables
+
+        notes, clock = Notes(), Clock()
+        report = api.coverage(
+            run.logs,
+            depths=parse_depths(depth),
+            eligible=eligible,
+            unit=unit,
+            settings=run.settings,
+            clock=clock,
+            notes=notes,
+        )
+        if json:
+            print_json(report.to_dict())
+        elif csv:
+            print_csv(report.rows())
+        else:
+            show(*coverage_tables(report), coverage_summary(report))
+        finish(run, notes, clock)

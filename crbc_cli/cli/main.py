@@ -1,0 +1,120 @@
+"""The `crbc` program: commands, config file, and how errors and signals end it."""
+
+import os
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+
+from crbc_cli.errors import CrbcError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="crbc",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Per-step credit from groups of LLM-agent rollouts, by Cross-Rollout Bellman Closure.",
+    epilog="Every option can also be set as CRBC_OPTION_NAME in the environment, or in crbc.toml.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from crbc_cli import __version__
+
+        print(f"crbc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    context: typer.Context,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            help="Config file instead of the nearest crbc.toml or \\[tool.crbc].",
+            envvar="CRBC_CONFIG",
+            show_envvar=False,
+            metavar="FILE",
+        ),
+    ] = None,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Show the traceback of an error.",
+            envvar="CRBC_DEBUG",
+            show_envvar=False,
+        ),
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    from crbc_cli.cli.config import defaults_by_command
+
+    del version
+    if debug:
+        os.environ["CRBC_DEBUG"] = "1"
+    commands: Any = context.command
+    context.default_map = defaults_by_command(config, commands.commands)
+
+
+def _register() -> None:
+    from crbc_cli.cli import annotate, coverage
+
+    for module in (annotate, coverage):
+        module.register(app)
+
+
+_register()
+
+
+def main() -> None:
+    """Runs the program and ends the process.
+
+    Exit codes: 0 fine, 1 findings or warnings under --strict, 2 cannot run, 130 interrupted,
+    141 the reader of a pipe went away.
+    """
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        code = app(prog_name="crbc", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except CrbcError as error:
+        return _fail(str(error))
+    except MemoryError:
+        return _fail("not enough memory for this input; split it, or run one file at a time")
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except Exception as error:
+        show = getattr(error, "show", None)
+        if show is not None and hasattr(error, "exit_code"):
+            show()
+            return int(error.exit_code)
+        return _fail(
+            f"internal error ({type(error).__name__}: {error}); "
+            "run again with --debug and report it"
+        )
+    except BaseException as panic:  # polars reports some defects as a Rust panic
+        if type(panic).__name__ != "PanicException":
+            raise
+        return _fail("internal error in the table engine; run again with --debug and report it")
+
+
+def _fail(message: str) -> int:
+    if os.environ.get("CRBC_DEBUG"):
+        traceback.print_exc()
+    print(f"crbc: error: {' '.join(message.split())}", file=sys.stderr)
+    return 2

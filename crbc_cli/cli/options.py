@@ -1,0 +1,192 @@
+"""Command-line options made from the option dataclasses, so that each is declared once.
+
+`@log_command` gives a command the `LOGS` argument, every option that changes a number, and the
+options all commands share; its body gets one `Run` and the command's own options.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import typer
+
+from crbc_cli.errors import OptionError
+from crbc_cli.options import (
+    AnchorOptions,
+    CreditOptions,
+    GroupAdvantageOptions,
+    LogOptions,
+    OutcomeOptions,
+    Settings,
+    parse_depth,
+)
+
+__all__ = ["Run", "log_command", "parse_depths"]
+
+_PANELS: dict[str, tuple[str, type]] = {
+    "log": ("Groups and rows", LogOptions),
+    "anchor": ("Anchors and actions", AnchorOptions),
+    "outcome": ("Outcomes and endings", OutcomeOptions),
+    "group_advantage": ("Group advantage", GroupAdvantageOptions),
+    "credit": ("Closure and step credit", CreditOptions),
+}
+_REPEATED = ("map", "mask", "drop")
+
+
+@dataclass
+class Run:
+    """What every command on logs is given.
+
+    Attributes:
+      logs: the inputs as typed.
+      settings: all options that change numbers.
+      strict: warnings end in exit code 1.
+      quiet: no summary and no remarks on stderr.
+      profile: print the stage table on stderr at the end.
+    """
+
+    logs: list[str]
+    settings: Settings
+    strict: bool = False
+    quiet: bool = False
+    profile: bool = False
+
+
+def log_command(
+    app: typer.Typer, name: str, *, leave_out: Sequence[str] = (), epilog: str = ""
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Registers a command on logs.
+
+    Args:
+      app: where.
+      name: the verb.
+      leave_out: option names the command does not take (they keep their defaults).
+      epilog: a worked example, shown under the help.
+    """
+
+    def register(body: Callable[..., None]) -> Callable[..., None]:
+        shared = [p for p in _setting_parameters() if p.name not in leave_out]
+        own = [
+            p.replace(kind=p.KEYWORD_ONLY)
+            for p in list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+        ]
+        common = _common_parameters()
+
+        def command(**values: Any) -> None:
+            settings = _settings({p.name: values.pop(p.name) for p in shared})
+            run = Run(
+                list(values.pop("logs") or []), settings, *(values.pop(p.name) for p in common[1:])
+            )
+            body(run, **values)
+
+        command.__doc__ = body.__doc__
+        command.__name__ = body.__name__
+        parameters = [common[0], *own, *shared, *common[1:]]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        app.command(name, epilog=epilog)(command)
+        return body
+
+    return register
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
+
+
+def _common_parameters() -> list[inspect.Parameter]:
+    def flag(name: str, text: str, *short: str) -> inspect.Parameter:
+        option = typer.Option(
+            f"--{name}", *short, help=text, envvar=f"CRBC_{name.upper()}", show_envvar=False
+        )
+        return _parameter(name, Annotated[bool, option], False)
+
+    logs = typer.Argument(
+        help="Files, folders, quoted globs, @list.txt or - (stdin).", show_default=False
+    )
+    return [
+        _parameter("logs", Annotated[list[str] | None, logs], None),
+        flag("strict", "Exit 1 when there is a warning."),
+        flag("quiet", "Print nothing on stderr but errors.", "-q"),
+        flag("profile", "Print time per stage and peak memory on stderr."),
+    ]
+
+
+def _setting_parameters() -> list[inspect.Parameter]:
+    parameters = []
+    for panel, kind in _PANELS.values():
+        for f in fields(kind):
+            option = "--" + f.name.replace("_", "-")
+            declared: dict[str, Any] = {
+                "help": f.metadata["help"],
+                "rich_help_panel": panel,
+                "envvar": f"CRBC_{f.name.upper()}",
+                "show_envvar": False,
+                "show_default": _default_text(f.default),
+            }
+            if f.metadata["metavar"]:
+                declared["metavar"] = f.metadata["metavar"]
+            elif f.metadata["choices"] and not isinstance(f.default, tuple):
+                declared["metavar"] = "|".join(f.metadata["choices"])
+            annotation, default = _typer_type(f.name, f.default)
+            parameters.append(
+                _parameter(f.name, Annotated[annotation, typer.Option(option, **declared)], default)
+            )
+    return parameters
+
+
+def _typer_type(name: str, default: Any) -> tuple[Any, Any]:
+    if name in _REPEATED:
+        return list[str] | None, None
+    if isinstance(default, tuple):
+        return str, ",".join(default)
+    if name == "depth":
+        return str, "inf"
+    return type(default), default
+
+
+def _default_text(default: Any) -> Any:
+    if default in ((), "", 0) and not isinstance(default, bool) and default != 0.0:
+        return False
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return "inf" if default == math.inf else True
+
+
+def _settings(values: dict[str, Any]) -> Settings:
+    groups: dict[str, Any] = {}
+    for group, (_, kind) in _PANELS.items():
+        groups[group] = kind(
+            **{
+                f.name: _parsed(f.name, f.default, values[f.name])
+                for f in fields(kind)
+                if f.name in values
+            }
+        )
+    return Settings(**groups)
+
+
+def _parsed(name: str, default: Any, value: Any) -> Any:
+    if name in _REPEATED:
+        return tuple(value or ())
+    if isinstance(default, tuple):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return parse_depth(value) if name == "depth" else value
+
+
+def parse_depths(text: str) -> tuple[float, float]:
+    """A depth or a range of depths: `3`, `0..5`, `0..inf`.
+
+    Raises:
+      OptionError: not a depth, or a range that runs backwards.
+    """
+    first, dots, last = text.partition("..")
+    low = parse_depth(first)
+    high = parse_depth(last) if dots else low
+    if low > high or (low == math.inf and dots):
+        raise OptionError(f"depth range {text!r} is empty", todo="for example --depth 0..inf")
+    return low, high

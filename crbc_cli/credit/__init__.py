@@ -1,0 +1,1 @@
+"""Values -> credit per visit. Arrays only; one module per method."""

@@ -1,0 +1,204 @@
+"""Coverage of a log: how many rollouts' evidence reaches a visit at each closure depth."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crbc_cli.credit.crbc import gate
+from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.prepare import Prepared
+from crbc_cli.errors import OptionError
+from crbc_cli.process.coverage import coverage_by_depth
+from crbc_cli.process.empirical import EmpiricalProcess
+from crbc_cli.tables import REPORT_SCHEMA_VERSION
+
+__all__ = ["ELIGIBLE", "UNITS", "CoverageReport", "measure_coverage"]
+
+Ints = NDArray[np.int64]
+
+ELIGIBLE = ("actions", "successors", "all")
+UNITS = ("visits", "anchors")
+
+
+@dataclass(frozen=True)
+class CoverageReport:
+    """Figure 5 of the paper, as counts.
+
+    Attributes:
+      depths: depths asked for and reached; math.inf is full closure.
+      counts: int64 (depths, most + 1), units with exactly j reachable rollouts in column j.
+      full: int64 (depths,), units that reach every rollout of their group.
+      paired: int64 (most + 1, most + 1), rows depth 0, columns full closure.
+      settled: smallest depth at which every unit equals full closure.
+      total: eligible units.
+      seen: units before the eligibility rule.
+      eligible, unit: the rules.
+    """
+
+    depths: list[float]
+    counts: Ints
+    full: Ints
+    paired: Ints
+    settled: int
+    total: int
+    seen: int
+    eligible: str
+    unit: str
+
+    @property
+    def expanded(self) -> int:
+        """Units that reach more rollouts at full closure than at depth 0."""
+        return int(self.paired.sum() - np.trace(self.paired))
+
+    def means(self) -> NDArray[np.float64]:
+        """Mean reachable rollouts per depth, float64 (depths,); NaN without units."""
+        with np.errstate(invalid="ignore"):
+            return (self.counts @ np.arange(self.counts.shape[1])) / np.float64(self.total)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`; shares are null when no unit is eligible."""
+
+        def share(count: int) -> float | None:
+            return int(count) / self.total if self.total else None
+
+        return {
+            "schema_version": REPORT_SCHEMA_VERSION,
+            "report": "coverage",
+            "eligible": self.eligible,
+            "unit": self.unit,
+            "units": self.seen,
+            "eligible_units": self.total,
+            "settled_at_depth": self.settled,
+            "expanded": self.expanded,
+            "expanded_share": share(self.expanded),
+            "depths": [
+                {
+                    "depth": "inf" if depth == math.inf else int(depth),
+                    "mean_rollouts": float(mean) if self.total else None,
+                    "full_coverage": int(full),
+                    "full_coverage_share": share(full),
+                    "distribution": [
+                        {"rollouts": j, "count": int(n), "share": share(n)}
+                        for j, n in enumerate(row)
+                        if j
+                    ],
+                }
+                for depth, row, full, mean in zip(
+                    self.depths, self.counts, self.full, self.means(), strict=True
+                )
+            ],
+            "paired": [
+                {
+                    "depth_0": int(i),
+                    "closure": int(j),
+                    "count": int(self.paired[i, j]),
+                    "share": share(self.paired[i, j]),
+                }
+                for i, j in zip(*np.nonzero(self.paired), strict=True)
+            ],
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For `--csv`: one row per (depth, rollouts)."""
+        return [
+            {"depth": d["depth"], **cell}
+            for d in self.to_dict()["depths"]
+            for cell in d["distribution"]
+        ]
+
+
+def measure_coverage(
+    logs: Iterable[Prepared],
+    clock: Clock,
+    *,
+    depths: tuple[float, float] = (0, math.inf),
+    eligible: str = "actions",
+    unit: str = "visits",
+) -> CoverageReport:
+    """Counts reachable rollouts of eligible units at each depth, pooled over all groups.
+
+    Args:
+      logs: prepared logs.
+      clock: stages "build" and "coverage" are added to.
+      depths: first and last depth; with a last depth of inf every depth until nothing changes,
+        then inf.
+      eligible: which anchors take part: two distinct actions (paper), two distinct successors, all.
+      unit: count visits (paper) or anchors.
+    Raises:
+      OptionError: an unknown rule.
+    Source: CRBC (arXiv 2609.35082), appendix D.2 and figure 5.
+    """
+    for value, known, flag in ((eligible, ELIGIBLE, "--eligible"), (unit, UNITS, "--unit")):
+        if value not in known:
+            raise OptionError(
+                f"{flag} {value!r} is not known", todo=f"use one of {', '.join(known)}"
+            )
+    tallies = []
+    for log in logs:
+        for chunk in log.chunks(clock):
+            with clock("coverage"):
+                tallies.append(_tally(chunk.process, eligible, unit))
+    settled = max((len(t.counts) - 1 for t in tallies), default=0)
+    first, last = depths
+    listed = [float(k) for k in range(int(first), int(min(last, settled)) + 1)]
+    if last == math.inf:
+        listed.append(math.inf)
+    elif last > settled:
+        listed += [float(k) for k in range(max(settled + 1, int(first)), int(last) + 1)]
+    most = max((len(t.paired) for t in tallies), default=1)
+    counts, full = np.zeros((len(listed), most), np.int64), np.zeros(len(listed), np.int64)
+    paired = np.zeros((most, most), np.int64)
+    for t in tallies:
+        at = [int(min(depth, len(t.counts) - 1)) for depth in listed]
+        counts[:, : len(t.paired)] += t.counts[at]
+        full += t.full[at]
+        paired[: len(t.paired), : len(t.paired)] += t.paired
+    return CoverageReport(
+        listed,
+        counts,
+        full,
+        paired,
+        settled,
+        int(paired.sum()),
+        sum(t.seen for t in tallies),
+        eligible,
+        unit,
+    )
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """One chunk's counts; row k is depth k, the last row is full closure."""
+
+    counts: Ints
+    full: Ints
+    paired: Ints
+    seen: int
+
+
+def _tally(process: EmpiricalProcess, eligible: str, unit: str) -> _Tally:
+    weight = process.state_visits if unit == "visits" else np.ones(process.states, np.int64)
+    taken = gate(process, "none" if eligible == "all" else eligible)
+    size = _rollouts_of_group(process)[process.state_group[taken]]
+    mine = weight[taken]
+    width = int(size.max(initial=0)) + 1
+    reach = [r[taken] for r in coverage_by_depth(process)]
+    counts = np.stack([_histogram(r, mine, width) for r in reach])
+    full = np.array([int(mine[r == size].sum()) for r in reach])
+    paired = _histogram(reach[0] * width + reach[-1], mine, width * width)
+    return _Tally(counts, full, paired.reshape(width, width), int(weight.sum()))
+
+
+def _histogram(value: Ints, weight: Ints, width: int) -> Ints:
+    """Units per value; counts stay below 2^53, so float accumulation is exact."""
+    return np.bincount(value, weight, width).astype(np.int64)
+
+
+def _rollouts_of_group(process: EmpiricalProcess) -> Ints:
+    """Rollouts with at least one visit, int64 (groups,)."""
+    starts = np.flatnonzero(np.diff(process.rollout, prepend=-1))
+    return np.bincount(process.visit_group[starts], minlength=process.groups)

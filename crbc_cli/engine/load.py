@@ -1,0 +1,251 @@
+"""Inputs -> one frame of compact rows: ids, step, keys and the few numbers the run needs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from crbc_cli.anchors.keys import Keys, keyed
+from crbc_cli.engine.clock import Clock
+from crbc_cli.errors import ColumnError, OptionError
+from crbc_cli.logs.batch import Batch
+from crbc_cli.logs.columns import Field, conform
+from crbc_cli.logs.formats.jsonl import LineReport
+from crbc_cli.logs.formats.parquet import polars_errors
+from crbc_cli.logs.read import missing_column, read
+from crbc_cli.logs.sources import Source
+from crbc_cli.notes import Notes
+from crbc_cli.options import Settings
+from crbc_cli.tables import STEP_COLUMNS
+
+__all__ = ["Loaded", "load", "needed_fields"]
+
+_ROLES = {column.name: column.role for column in STEP_COLUMNS}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Rows of one or more inputs.
+
+    Attributes:
+      frame: `source` (UInt32, index into sources), `source_row`, `group_id`, `rollout_id`,
+        `step`, `anchor_key`, `action_key`, and what the settings ask for.
+      sources: the inputs.
+      notes: what was tolerated or inferred so far.
+    """
+
+    frame: pl.DataFrame
+    sources: Sequence[Source]
+    notes: Notes
+
+    def place(self, row: int) -> str:
+        """`file:line` or `file row n` of a row."""
+        source: int = self.frame["source"][row]
+        return self.sources[source].where(self.frame["source_row"][row])
+
+
+def needed_fields(settings: Settings) -> list[Field]:
+    """What must be read, and under which name, for these settings.
+
+    Raises:
+      OptionError: --map names something that is not a column of the step table.
+    """
+    renamed = settings.log.column_map
+    unknown = sorted(set(renamed) - set(_ROLES))
+    if unknown:
+        raise OptionError(
+            f"--map {unknown[0]}=… names no step-table column", todo=f"known: {', '.join(_ROLES)}"
+        )
+
+    def column(name: str) -> str:
+        return renamed.get(name, name)
+
+    fields = _identity_fields(settings, column)
+    for i, name in enumerate(settings.anchor.anchor):
+        fields.append(Field(f"anchor:{i}", column(name), "value", True))
+        if settings.outcome.truncated == "bootstrap":
+            fields.append(Field(f"next:{i}", column(f"next_{name}"), "value"))
+    fields.append(Field("action", column(settings.anchor.action), "value", True))
+    if settings.outcome.success_when:
+        fields += [
+            Field(f"rule:{name}", column(name), "scalar", True)
+            for name in _rule_columns(settings.outcome.success_when)
+        ]
+    else:
+        fields.append(Field("success", column("success"), "flag", True))
+    needs_reward = (
+        settings.group_advantage.reward in ("sum", "last") or settings.credit.intermediate_rewards
+    )
+    fields.append(Field("reward", column("reward"), "number", needs_reward))
+    fields += [Field(name, column(name), "flag") for name in ("done", "truncated")]
+    needs_valid = settings.group_advantage.invalid_penalty != "none"
+    fields.append(Field("is_action_valid", column("is_action_valid"), "flag", needs_valid))
+    for name in {settings.group_advantage.reward, settings.outcome.boundary}:
+        if name not in ("outcome", "sum", "last"):
+            fields.append(Field(f"number:{name}", column(name), "number", True))
+    return fields
+
+
+def _identity_fields(settings: Settings, column: Callable[[str], str]) -> list[Field]:
+    log = settings.log
+    fields: list[Field] = []
+    if log.group_by:
+        fields += [Field(f"by:{name}", column(name), "scalar", True) for name in log.group_by]
+    elif not log.group_stride:
+        fields.append(Field("group_id", column("group_id"), "id", True))
+    else:
+        fields.append(Field("prompt", column("prompt"), "scalar"))
+    fields += [Field(f"key:{name}", column(name), "scalar", True) for name in log.key]
+    fields.append(Field("rollout_id", column("rollout_id"), "id", not log.infers_groups))
+    if log.order_by == "step":
+        fields.append(Field("step", column("step"), "integer", not log.infers_groups))
+    return fields
+
+
+def _rule_columns(expression: str) -> list[str]:
+    try:
+        names = pl.sql_expr(expression).meta.root_names()
+    except (pl.exceptions.PolarsError, pl.exceptions.SQLInterfaceError) as error:
+        raise OptionError(
+            f"--success-when {expression!r} cannot be parsed "
+            f"({str(error).strip().splitlines()[0]})",
+            todo='for example --success-when "reward >= 1"',
+        ) from error
+    return sorted(set(names))
+
+
+def load(
+    sources: Sequence[Source],
+    settings: Settings,
+    clock: Clock,
+    notes: Notes,
+    *,
+    anchor_id: bool = False,
+    lengths: bool = False,
+) -> Loaded:
+    """Reads and keys all rows of `sources`.
+
+    Args:
+      sources: inputs, in order.
+      settings: all options.
+      clock: the stage "read" is added to.
+      notes: told about torn and skipped lines.
+      anchor_id: also compute content digests.
+      lengths: also give each anchor's length in bytes.
+    Raises:
+      InputError and its kin: see `crbc_cli.logs`.
+    """
+    keys = Keys.from_options(
+        settings.anchor,
+        bootstrap=settings.outcome.truncated == "bootstrap",
+        anchor_id=anchor_id,
+        lengths=lengths,
+    )
+    fields = needed_fields(settings)
+    frames = []
+    with clock("read"):
+        for index, source in enumerate(sources):
+            frame = _load_one(source, fields, keys, settings, notes)
+            frames.append(frame.with_columns(pl.lit(index, pl.UInt32).alias("source")))
+        frame = _concatenate(frames, [source.name for source in sources])
+    clock.rows += frame.height
+    return Loaded(frame, sources, notes)
+
+
+def _load_one(
+    source: Source, fields: Sequence[Field], keys: Keys, settings: Settings, notes: Notes
+) -> pl.DataFrame:
+    report = LineReport()
+    by_name = {f.name: f for f in fields}
+    frames: list[pl.DataFrame] = []
+    for batch in read(source, fields, skip_bad_lines=settings.log.skip_bad_lines, report=report):
+        frames.append(_load_batch(source, batch, by_name, keys))
+    _tell_report(source, report, notes)
+    frame = _concatenate(frames, [source.name])
+    if not frame.height:
+        notes.say("empty", f"{source.name} holds no rows", warning=True)
+        return _empty(fields, keys)
+    present = set(frame.columns)
+    for f in fields:
+        made = {"action": "action_key"}.get(
+            f.name, "anchor_key" if f.name.startswith("anchor:") else f.name
+        )
+        if f.required and made not in present:
+            raise missing_column(source, f)
+    return frame
+
+
+def _load_batch(
+    source: Source, batch: Batch, by_name: dict[str, Field], keys: Keys
+) -> pl.DataFrame:
+    present = batch.frame.collect_schema().names()
+    if not set(keys.anchor) <= set(present) or keys.action not in present:
+        missing = next(n for n in (*keys.anchor, keys.action) if n not in present)
+        raise missing_column(source, by_name[missing])
+    with polars_errors(source.name):
+        frame = keyed(batch.frame, batch.kinds, keys).collect()
+    columns = [
+        conform(series, by_name[series.name], batch.where) if series.name in by_name else series
+        for series in frame.get_columns()
+    ]
+    rows = batch.rows
+    if rows is None:
+        rows = pl.Series(np.arange(batch.first_row, batch.first_row + frame.height))
+    return pl.DataFrame([rows.alias("source_row"), *columns])
+
+
+def _concatenate(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFrame:
+    """Rows of all frames; columns that some lack are null there.
+
+    Raises:
+      ColumnError: a column has types that do not go together.
+    """
+    if not frames:
+        return pl.DataFrame()
+    if len(frames) == 1:
+        return frames[0]
+    try:
+        return pl.concat(frames, how="diagonal_relaxed", rechunk=True)
+    except pl.exceptions.PolarsError as error:
+        kinds: dict[str, set[str]] = {}
+        for frame in frames:
+            for name, dtype in frame.schema.items():
+                if dtype != pl.Null:
+                    kinds.setdefault(name, set()).add(str(dtype))
+        odd = next((n for n, k in kinds.items() if len(k) > 1), "?")
+        raise ColumnError(
+            f"column {odd} is {' in some rows, '.join(sorted(kinds.get(odd, set())))} in others",
+            ", ".join(names[:3]),
+            "write one type per column",
+        ) from error
+
+
+def _empty(fields: Sequence[Field], keys: Keys) -> pl.DataFrame:
+    dtypes = {"flag": pl.Boolean, "number": pl.Float64, "id": pl.String, "integer": pl.Int64}
+    schema = {f.name: dtypes.get(f.role, pl.String) for f in fields if f.role != "value"}
+    schema |= {"source_row": pl.Int64, "anchor_key": pl.UInt64, "action_key": pl.UInt64}
+    if keys.anchor_id:
+        schema["anchor_id"] = pl.String
+    return pl.DataFrame(schema=schema)
+
+
+def _tell_report(source: Source, report: LineReport, notes: Notes) -> None:
+    if report.torn is not None:
+        notes.say(
+            "torn_line",
+            f"{source.name}:{report.torn}: last line is torn and left out",
+            warning=True,
+        )
+    if report.skipped:
+        notes.say(
+            "skipped_lines",
+            f"{source.name}: {len(report.skipped)} bad lines left out, first {report.skipped[0]}",
+            warning=True,
+        )
+    if report.surrogates:
+        notes.say(
+            "surrogates",
+            f"{source.name}: lone surrogates in {report.surrogates} lines replaced by U+FFFD",
+            warning=True,
+        )

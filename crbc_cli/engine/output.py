@@ -1,0 +1,189 @@
+"""Where credit goes: one table beside each input, one for all, or a pipe; alone or with the log."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from crbc_cli.errors import OptionError, OutputError
+from crbc_cli.logs.passthrough import as_frame, raw_lines
+from crbc_cli.logs.sources import Source
+from crbc_cli.logs.write import Target, write_lines, write_table
+
+__all__ = ["OutputPlan", "plan_outputs", "with_log_columns", "write_output"]
+
+_IDENTITY = ("source_file", "source_row", "group_id", "rollout_id", "step")
+_SUFFIXES = (".gz", ".zst", ".parquet", ".jsonl", ".ndjson")
+
+
+@dataclass(frozen=True)
+class OutputPlan:
+    """Which inputs go into which output.
+
+    Attributes:
+      target: destination.
+      sources: its inputs, in order.
+    """
+
+    target: Target
+    sources: Sequence[Source]
+
+
+def plan_outputs(
+    sources: Sequence[Source], output: str | None, to: str | None, force: bool, piped: bool
+) -> list[OutputPlan]:
+    """Destinations, checked before any work is done.
+
+    Args:
+      sources: inputs.
+      output: a file, `-`, a folder (one file per input), or None for `NAME.credit.*` beside each
+        input.
+      to: format name, or None for the suffix.
+      force: replace existing files.
+      piped: stdout is not a terminal.
+    Raises:
+      OptionError, OutputError: no destination, an existing one, or two inputs for one file.
+    """
+    if output is None and any(s.name == "-" for s in sources):
+        if not piped:
+            raise OptionError(
+                "stdin has no name to put the output beside",
+                todo="give -o FILE, or pipe the output",
+            )
+        output = "-"
+    if output is not None and not (output.endswith("/") or Path(output).is_dir()):
+        plans = [OutputPlan(Target.parse(output, to, force), sources)]
+    else:
+        if output is not None:
+            Path(output).mkdir(parents=True, exist_ok=True)
+        suffix = f".credit.{to or 'parquet'}"
+        plans = [
+            OutputPlan(Target.parse(str(_beside(s, output, suffix)), to, force), [s])
+            for s in sources
+        ]
+    names = [plan.target.name for plan in plans]
+    inputs = {Path(s.name).resolve() for s in sources if s.name != "-"}
+    for name in names:
+        if names.count(name) > 1:
+            raise OutputError(
+                "two inputs would be written here", name, "write them into one file with -o FILE"
+            )
+        if name != "-" and Path(name).resolve() in inputs:
+            raise OutputError("is an input", name, "name another output")
+    for plan in plans:
+        plan.target.check()
+    return plans
+
+
+def _beside(source: Source, folder: str | None, suffix: str) -> Path:
+    path = Path("stdin" if source.name == "-" else source.name)
+    stem = path.name
+    while stem.endswith(_SUFFIXES):
+        stem = stem[: stem.rfind(".")]
+    return (Path(folder) if folder is not None else path.parent) / (stem + suffix)
+
+
+def write_output(
+    plan: OutputPlan,
+    tables: Sequence[pl.DataFrame],
+    metadata: Mapping[str, Any],
+    *,
+    all_columns: bool,
+    prefix: str,
+    skip_bad_lines: bool,
+) -> None:
+    """Writes one output.
+
+    Args:
+      plan: destination and inputs.
+      tables: one credit table per input, rows in input order.
+      metadata: how they were made.
+      all_columns: carry the input's rows and columns unchanged.
+      prefix: put before each credit column's name (identity columns keep theirs).
+      skip_bad_lines: as the log was read.
+    Raises:
+      OutputError: a credit column would take the name of one of the input's.
+    """
+    tables = [t.rename({n: prefix + n for n in t.columns if n not in _IDENTITY}) for t in tables]
+    if not all_columns:
+        write_table(_one_schema(tables), plan.target, metadata)
+        return
+    raw = plan.target.format == "jsonl" and all(s.container == "jsonl" for s in plan.sources)
+    if raw:
+        lines = _spliced_lines(plan.sources, tables, skip_bad_lines)
+        write_lines(lines, plan.target, metadata)
+        return
+    joined = [
+        with_log_columns(as_frame(source, skip_bad_lines), table, source.name)
+        for source, table in zip(plan.sources, tables, strict=True)
+    ]
+    write_table(_one_schema(joined), plan.target, metadata)
+
+
+def with_log_columns(log: pl.DataFrame, table: pl.DataFrame, name: str) -> pl.DataFrame:
+    """The log's columns unchanged, then the credit columns.
+
+    Raises:
+      OutputError: both have a column of one name.
+    """
+    added = table.select(_added(table, log.columns, name))
+    return pl.concat([log, added], how="horizontal")
+
+
+def _added(table: pl.DataFrame, taken: Sequence[str], name: str) -> list[str]:
+    added = [c for c in table.columns if c not in _IDENTITY]
+    clash = sorted(set(added) & set(taken))
+    if clash:
+        raise OutputError(
+            f"the log has a column {clash[0]} already",
+            name,
+            "rename the credit columns with --prefix, for example --prefix crbc_",
+        )
+    return added
+
+
+def _spliced_lines(
+    sources: Sequence[Source], tables: Sequence[pl.DataFrame], skip_bad_lines: bool
+) -> Iterator[bytes]:
+    """Each logged line with the credit members appended inside its object."""
+    for source, table in zip(sources, tables, strict=True):
+        added = table.select(_added(table, [], source.name))
+        names = [f'"{c}"'.encode() for c in added.columns]
+        start = 0
+        block: list[bytes] = []
+        for number, line in enumerate(raw_lines(source, skip_bad_lines)):
+            if number - start >= len(block):
+                start = number
+                block = added.slice(start, 1 << 14).write_ndjson().encode().splitlines()
+            if any(n + b":" in line for n in names):
+                _refuse_clash(line, added.columns, source, number)
+            body = line[:-1]
+            yield body + (b"," if len(body) > 1 else b"") + block[number - start][1:]
+
+
+def _refuse_clash(line: bytes, added: Sequence[str], source: Source, row: int) -> None:
+    import msgspec
+
+    clash = sorted(set(msgspec.json.decode(line, type=dict[str, msgspec.Raw])) & set(added))
+    if clash:
+        raise OutputError(
+            f"the log has a column {clash[0]} already",
+            source.where(row),
+            "rename the credit columns with --prefix, for example --prefix crbc_",
+        )
+
+
+def _one_schema(tables: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Frames whose columns agree, widened where inputs differ."""
+    if len(tables) == 1:
+        return list(tables)
+    try:
+        whole = pl.concat(tables, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise OutputError(
+            "the inputs' columns have types that do not go into one table",
+            todo="write one output per input: leave -o away",
+        ) from error
+    return [whole]

@@ -1,0 +1,1 @@
+"""Bytes on disk or stdin -> step table, and tables -> bytes."""

@@ -1,0 +1,1 @@
+"""One module per on-disk container; each yields `Batch`es of the asked-for fields."""

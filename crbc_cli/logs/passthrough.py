@@ -1,0 +1,70 @@
+"""The input's rows and columns unchanged, for outputs that carry them beside the credit."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from crbc_cli.logs.formats import jsonl, parquet
+from crbc_cli.logs.formats.jsonl import LineReport
+from crbc_cli.logs.sources import Source
+
+__all__ = ["as_frame", "raw_lines"]
+
+
+def as_frame(source: Source, skip_bad_lines: bool) -> pl.DataFrame:
+    """Every column of the input.
+
+    JSONL members keep a plain type if all lines agree on it (string, integer, number, boolean);
+    otherwise their raw JSON text is passed through.
+
+    Raises:
+      InputError: as reading does.
+    """
+    if source.container == "parquet":
+        frame = parquet.scan(source)
+        with parquet.polars_errors(source.name):
+            return frame.collect()
+    columns: dict[str, list[bytes | None]] = {}
+    rows = 0
+    for _, block in jsonl.decode_lines(
+        source, dict[str, msgspec.Raw], skip_bad_lines, LineReport()
+    ):
+        for row in block:
+            for name, value in row.items():
+                known = columns.setdefault(name, [])
+                known.extend([None] * (rows - len(known)))
+                known.append(bytes(value))
+            rows += 1
+    for values in columns.values():
+        values.extend([None] * (rows - len(values)))
+    return pl.DataFrame([_column(name, values) for name, values in columns.items()])
+
+
+def _column(name: str, texts: list[bytes | None]) -> pl.Series:
+    heads = {text[:1] for text in texts if text not in (None, b"null")}
+    if heads == {b'"'}:
+        plain: Any = str
+    elif heads and heads <= {b"t", b"f"}:
+        plain = bool
+    elif heads and not heads & {b'"', b"t", b"f", b"{", b"["}:
+        whole = all(text is None or not set(text) & set(b".eE") for text in texts)
+        plain = int if whole else float
+    else:
+        return pl.Series(
+            name, [None if t in (None, b"null") else t.decode() for t in texts], dtype=pl.String
+        )
+    decode = msgspec.json.Decoder(plain | None).decode
+    values = [None if text is None else decode(text) for text in texts]
+    return pl.Series(name, values, strict=False)
+
+
+def raw_lines(source: Source, skip_bad_lines: bool) -> Iterator[bytes]:
+    """Each record of a JSONL input as one line of strict JSON, values byte for byte as logged.
+
+    Only a line that is not strict JSON is rewritten: its non-finite numbers become null.
+    """
+    row_type = dict[str, msgspec.Raw]
+    for _, rows in jsonl.decode_lines(source, row_type, skip_bad_lines, LineReport()):
+        yield from map(msgspec.json.encode, rows)

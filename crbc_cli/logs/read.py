@@ -1,0 +1,56 @@
+"""Any input -> batches of step-table fields."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from crbc_cli.errors import ColumnError, CrbcError
+from crbc_cli.logs.batch import Batch
+from crbc_cli.logs.columns import Field
+from crbc_cli.logs.formats import jsonl, parquet
+from crbc_cli.logs.formats.jsonl import LineReport
+from crbc_cli.logs.frames import select_fields
+from crbc_cli.logs.sources import Source
+
+__all__ = ["available_columns", "missing_column", "read"]
+
+
+def read(
+    source: Source, fields: Sequence[Field], *, skip_bad_lines: bool, report: LineReport
+) -> Iterator[Batch]:
+    """Batches in file order; fields that a batch does not have are left out of it.
+
+    Raises:
+      InputError: the file cannot be read; BadLineError: a bad inner line.
+    """
+    if source.frame is not None:
+        return iter([select_fields(source.frame.lazy(), fields, source.where)])
+    if source.container == "parquet":
+        return parquet.read(source, fields)
+    return jsonl.read(source, fields, skip_bad_lines, report)
+
+
+def available_columns(source: Source) -> list[str]:
+    """Column names, for JSONL those of its first readable line; empty if there is none."""
+    if source.frame is not None:
+        return source.frame.columns
+    if source.container == "parquet":
+        return parquet.column_names(source)
+    try:
+        for _, rows in jsonl.decode_lines(source, dict[str, msgspec.Raw], True, LineReport()):
+            return list(rows[0])
+    except CrbcError:
+        return []
+    return []
+
+
+def missing_column(source: Source, field: Field) -> ColumnError:
+    """The error for a required field that the input does not have."""
+    names = available_columns(source)
+    have = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
+    todo = {
+        "success": 'give the rule, for example --success-when "reward >= 1"',
+        "step": "map one with --map step=COLUMN, or use --order-by file",
+        "anchor": "name another with --anchor COLUMN",
+    }.get(field.name, f"map one with --map {field.name}=COLUMN")
+    return ColumnError(f"has no column {field.column} (columns: {have})", source.name, todo)

@@ -1,0 +1,352 @@
+"""Every option that changes what is computed, declared once as data.
+
+The command line, the environment variables (`CRBC_*`), the config file, the echo in each output's
+metadata and the README's tables are all made from these dataclasses. Checking of values that do
+not depend on a log happens in `__post_init__`, so a library user gets the same errors as the
+command line.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from crbc_cli.errors import OptionError
+
+__all__ = [
+    "AnchorOptions",
+    "CreditOptions",
+    "GroupAdvantageOptions",
+    "LogOptions",
+    "OutcomeOptions",
+    "Settings",
+    "choices_of",
+    "parse_depth",
+]
+
+
+def _option(default: Any, text: str, *, choices: tuple[str, ...] = (), metavar: str = "") -> Any:
+    metadata = {"help": text, "choices": choices, "metavar": metavar}
+    return field(default=default, metadata=metadata)
+
+
+def choices_of(options: type, name: str) -> tuple[str, ...]:
+    """Allowed values of one option; empty when any value of its type is allowed."""
+    return next(f.metadata["choices"] for f in fields(options) if f.name == name)
+
+
+class _Checked:
+    """Checks each option that has a fixed set of values."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):  # type: ignore[arg-type]
+            choices = f.metadata["choices"]
+            value = getattr(self, f.name)
+            if choices:
+                for one in value if isinstance(value, tuple) else (value,):
+                    if one not in choices:
+                        raise OptionError(
+                            f"{_flag(f.name)} {one!r} is not known",
+                            todo=f"use one of {', '.join(choices)}",
+                        )
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions(_Checked):
+    """Which rows belong together."""
+
+    map: tuple[str, ...] = _option(
+        (),
+        "Read a canonical column from another one (dotted path into JSON or structs).",
+        metavar="CANONICAL=COLUMN",
+    )
+    key: tuple[str, ...] = _option(
+        (), "Add columns to the group key, for instance global_step.", metavar="COL[,COL]"
+    )
+    group_by: tuple[str, ...] = _option(
+        (),
+        "Group by these columns instead of group_id (checked: equal sizes).",
+        metavar="COL[,COL]",
+    )
+    group_stride: int = _option(
+        0,
+        "Every N consecutive rollouts of a file are one group (checked: one prompt each).",
+        metavar="N",
+    )
+    allow_uneven: bool = _option(
+        False, "Accept inferred groups (--group-by, --group-stride) of different sizes."
+    )
+    spanning_groups: bool = _option(False, "Equal group ids in several files are one group.")
+    spanning_rollouts: bool = _option(
+        False, "Equal rollout ids in several files are one rollout (implies --spanning-groups)."
+    )
+    order_by: str = _option(
+        "step",
+        "What orders the rows of a rollout: its step column or their order in the file.",
+        choices=("step", "file"),
+    )
+    on_duplicate: str = _option(
+        "error",
+        "Rows with equal group, rollout and step but different content.",
+        choices=("error", "first", "last"),
+    )
+    skip_bad_lines: bool = _option(
+        False, "Leave out JSONL lines that cannot be read, and count them."
+    )
+
+    def __post_init__(self) -> None:
+        _Checked.__post_init__(self)
+        for entry in self.map:
+            canonical, equals, column = entry.partition("=")
+            if not (equals and canonical and column):
+                raise OptionError(
+                    f"--map {entry!r} is not CANONICAL=COLUMN",
+                    todo="for example --map observation=obs",
+                )
+        if self.group_stride < 0:
+            raise OptionError("--group-stride must be at least 1")
+        if self.group_by and self.group_stride:
+            raise OptionError("--group-by and --group-stride exclude each other", todo="choose one")
+
+    @property
+    def column_map(self) -> dict[str, str]:
+        """Canonical name -> column name or dotted path."""
+        return dict(entry.split("=", 1) for entry in self.map)
+
+    @property
+    def infers_groups(self) -> bool:
+        """Groups come from a rule instead of from group_id."""
+        return bool(self.group_by or self.group_stride)
+
+    @property
+    def per_file(self) -> bool:
+        """No group spans files, so that each file can be treated alone."""
+        return not (self.spanning_groups or self.spanning_rollouts)
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorOptions(_Checked):
+    """When two steps stood in the same situation, and what was done there."""
+
+    anchor: tuple[str, ...] = _option(
+        ("observation",),
+        "Column(s) or dotted path(s) whose content is the anchor.",
+        metavar="COL[,COL]",
+    )
+    normalize: tuple[str, ...] = _option(
+        (),
+        "Text rules for anchors, applied in the fixed order nfc, strip, whitespace, case.",
+        choices=("nfc", "strip", "whitespace", "case"),
+        metavar="RULE[,RULE]",
+    )
+    mask: tuple[str, ...] = _option(
+        (),
+        "Regular expression whose matches are cut out of anchor text (Rust syntax).",
+        metavar="REGEX",
+    )
+    drop: tuple[str, ...] = _option(
+        (),
+        "Dotted JSON path left out of JSON anchors, for instance meta.timestamp.",
+        metavar="PATH",
+    )
+    action: str = _option("action", "Column or dotted path that holds the action.", metavar="COL")
+    action_tag: str = _option(
+        "",
+        "Take the action from inside <TAG>…</TAG> of that column; other text stays whole.",
+        metavar="TAG",
+    )
+
+    def __post_init__(self) -> None:
+        _Checked.__post_init__(self)
+        if not self.anchor:
+            raise OptionError("--anchor names no column", todo="for example --anchor observation")
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeOptions(_Checked):
+    """What a rollout's end means."""
+
+    success_when: str = _option(
+        "", "Outcome rule on a rollout's last row instead of the success column.", metavar="EXPR"
+    )
+    truncated: str = _option(
+        "fail",
+        "Rollouts cut by a limit: failures (paper), last edge dropped, left out, or "
+        "continued at the logged next observation.",
+        choices=("fail", "censor", "exclude", "bootstrap"),
+    )
+    unscored: str = _option(
+        "exclude", "Rollouts without an outcome.", choices=("exclude", "error", "fail")
+    )
+    expected_group_size: int = _option(
+        0, "Groups in which fewer rollouts count are marked incomplete.", metavar="N"
+    )
+    boundary: str = _option(
+        "outcome",
+        "Value a rollout ends in: its 0/1 outcome, or a graded column in [0, 1] (extension).",
+        metavar="outcome|COL",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAdvantageOptions(_Checked):
+    """The trajectory-level term A_G."""
+
+    estimator: str = _option(
+        "grpo",
+        "Group-relative term: GRPO, Dr.GRPO (mean only) or RLOO.",
+        choices=("grpo", "dr-grpo", "rloo"),
+    )
+    reward: str = _option(
+        "outcome",
+        "Reward that enters it: the outcome, the sum or the last of the reward column, "
+        "or a column's value on the last row.",
+        metavar="outcome|sum|last|COL",
+    )
+    success_reward: float = _option(1.0, "What a success is worth in it.", metavar="X")
+    episode_stats: str = _option(
+        "rollout",
+        "Whether each rollout or each row has one vote in mean and std.",
+        choices=("rollout", "rows"),
+    )
+    ddof: int = _option(1, "Divisor correction of the std: n - ddof.", metavar="N")
+    eps: float = _option(1e-6, "Added to the std.", metavar="X")
+    singleton: str = _option(
+        "zero",
+        "Groups in which one rollout counts: 0, its raw reward, or null.",
+        choices=("zero", "raw", "drop"),
+    )
+    invalid_penalty: str = _option(
+        "none",
+        "Where rows with is_action_valid = false are penalised.",
+        choices=("none", "trajectory", "step", "both"),
+    )
+    penalty: float = _option(
+        0.1, "Size of that penalty, on the scale of --success-reward.", metavar="X"
+    )
+    penalty_unit: str = _option(
+        "row",
+        "In the group advantage: each row carries its own, or the rollout their sum.",
+        choices=("row", "sum"),
+    )
+
+    def __post_init__(self) -> None:
+        _Checked.__post_init__(self)
+        if self.ddof not in (0, 1):
+            raise OptionError(f"--ddof {self.ddof} is not 0 or 1")
+        if not self.eps >= 0:
+            raise OptionError(f"--eps {self.eps} is negative")
+        if not self.success_reward > 0:
+            raise OptionError(f"--success-reward {self.success_reward} is not positive")
+
+
+@dataclass(frozen=True, slots=True)
+class CreditOptions(_Checked):
+    """The closure and its step credit. Defaults are the paper's (section 5.1, appendix C.3)."""
+
+    depth: float = _option(
+        math.inf,
+        "Closure depth: number of Bellman backups, or inf for the exact solve.",
+        metavar="K|inf",
+    )
+    discount: float = _option(0.98, "Bellman discount per environment step.", metavar="X")
+    w_g: float = _option(1.0, "Weight of the group advantage.", metavar="X")
+    w_s: float = _option(5.0, "Weight of the step credit.", metavar="X")
+    floor: float = _option(0.1, "Smallest sigma a credit is divided by.", metavar="X")
+    sigma: str = _option(
+        "depth",
+        "Sigma of the credit at this depth, or of the exact closure.",
+        choices=("depth", "closure"),
+    )
+    gate: str = _option(
+        "actions",
+        "Anchors that give step credit: two distinct actions, two distinct successors, or all.",
+        choices=("actions", "successors", "none"),
+    )
+    intermediate_rewards: bool = _option(
+        False, "Add the rewards of all rows but a rollout's last to the values (extension)."
+    )
+
+    def __post_init__(self) -> None:
+        _Checked.__post_init__(self)
+        if not 0 <= self.discount <= 1:
+            raise OptionError(f"--discount {self.discount} is outside [0, 1]")
+        if self.depth != math.inf and (self.depth < 0 or self.depth != int(self.depth)):
+            raise OptionError(f"--depth {self.depth} is not a whole number or inf")
+        if not self.floor > 0:
+            raise OptionError(
+                f"--floor {self.floor} is not positive",
+                todo="use a small number such as 1e-9 to switch it off",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All options of one run."""
+
+    log: LogOptions = field(default_factory=LogOptions)
+    anchor: AnchorOptions = field(default_factory=AnchorOptions)
+    outcome: OutcomeOptions = field(default_factory=OutcomeOptions)
+    group_advantage: GroupAdvantageOptions = field(default_factory=GroupAdvantageOptions)
+    credit: CreditOptions = field(default_factory=CreditOptions)
+
+    @classmethod
+    def from_flat(cls, options: Mapping[str, Any]) -> "Settings":
+        """Settings from option names, as a library user writes them: `depth=0, w_s=1`.
+
+        Raises:
+          OptionError: an unknown name, or a value its option does not allow.
+        """
+        groups: dict[str, Any] = {}
+        left = dict(options)
+        for group in fields(cls):
+            kind: Any = group.default_factory
+            names = {f.name for f in fields(kind)}
+            own = {name: _coerce(left.pop(name)) for name in list(left) if name in names}
+            groups[group.name] = kind(**own)
+        if left:
+            raise OptionError(
+                f"unknown option {sorted(left)[0]!r}", todo="see crbc_cli.options for the names"
+            )
+        return cls(**groups)
+
+    def echo(self) -> dict[str, Any]:
+        """Resolved options for an output's metadata; infinity is written as "inf"."""
+        flat: dict[str, Any] = {}
+        for group in fields(self):
+            flat |= asdict(getattr(self, group.name))
+        return {
+            name: "inf" if value == math.inf else list(value) if isinstance(value, tuple) else value
+            for name, value in flat.items()
+        }
+
+
+def _coerce(value: Any) -> Any:
+    """Lists become tuples and the text "inf" infinity."""
+    if isinstance(value, list):
+        return tuple(value)
+    return math.inf if value == "inf" else value
+
+
+def parse_depth(text: str) -> float:
+    """A closure depth as typed: a whole number or `inf`.
+
+    Raises:
+      OptionError: anything else.
+    """
+    if text.strip().lower() in ("inf", "infinity", "∞"):
+        return math.inf
+    try:
+        depth = int(text)
+    except ValueError:
+        depth = -1
+    if depth < 0:
+        raise OptionError(
+            f"depth {text!r} is not a whole number or inf",
+            todo="for example --depth 3 or --depth inf",
+        )
+    return float(depth)

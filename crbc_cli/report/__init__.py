@@ -1,0 +1,1 @@
+"""Results -> tables for people. Pictures and pages live here too."""
