@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from crbc_cli.api import annotate, coverage, credit
+    from crbc_cli.api import annotate, coverage, credit, profile
     from crbc_cli.errors import CrbcError
 
-_HOME = {"annotate": "api", "coverage": "api", "credit": "api", "CrbcError": "errors"}
+_HOME = {
+    "annotate": "api",
+    "coverage": "api",
+    "credit": "api",
+    "profile": "api",
+    "CrbcError": "errors",
+}
 
-__all__ = ["CrbcError", "__version__", "annotate", "coverage", "credit"]
+__all__ = ["CrbcError", "__version__", "annotate", "coverage", "credit", "profile"]
 
 
 def __getattr__(name: str) -> Any:

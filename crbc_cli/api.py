@@ -15,6 +15,7 @@ from crbc_cli.engine.coverage import CoverageReport, measure_coverage
 from crbc_cli.engine.load import load
 from crbc_cli.engine.output import OutputPlan, plan_outputs, write_output
 from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared, prepare
+from crbc_cli.engine.profile import ProfileReport, profile_logs
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.errors import OptionError
 from crbc_cli.logs.sources import Source, resolve
@@ -24,7 +25,7 @@ from crbc_cli.options import Settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Annotated", "annotate", "coverage", "credit", "prepared_logs"]
+__all__ = ["Annotated", "annotate", "coverage", "credit", "prepared_logs", "profile"]
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,30 @@ def coverage(
     clock = clock or Clock()
     logs = prepared_logs(inputs, settings, clock, notes or Notes())
     return measure_coverage(logs, clock, depths=depths, eligible=eligible, unit=unit)
+
+
+def profile(
+    inputs: Sequence[str],
+    *,
+    timings: str | None = None,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> ProfileReport:
+    """Stage times of annotating logs; see `crbc_cli.engine.profile.profile_logs`.
+
+    Args:
+      inputs: logs.
+      timings: metrics file with `timing_s/…` per training update.
+      settings, options: as in `annotate`.
+      clock, notes: filled if given.
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    settings = settings or Settings.from_flat(options)
+    metrics = resolve([timings])[0] if timings else None
+    return profile_logs(resolve(inputs), settings, clock or Clock(), notes or Notes(), metrics)
 
 
 def credit(table: "pa.Table", **options: Any) -> "pa.Table":

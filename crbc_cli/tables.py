@@ -14,6 +14,7 @@ __all__ = [
     "METHOD_NUMBERS",
     "REASONS",
     "REPORT_SCHEMA_VERSION",
+    "SCHEMAS",
     "STEP_COLUMNS",
     "Column",
     "Role",
@@ -200,8 +201,18 @@ _JSON_TYPES: dict[str, list[str]] = {
 }
 
 
-def json_schema(table: Literal["step", "credit"]) -> dict[str, Any]:
-    """JSON Schema (2020-12) of one JSONL record of the step table or the credit table."""
+SCHEMAS = ("step", "credit", "report")
+"""Published under `schemas/` as `NAME.schema.json`."""
+
+
+def json_schema(table: str) -> dict[str, Any]:
+    """JSON Schema (2020-12) of one record: a row of the step or credit table, or a report.
+
+    Args:
+      table: one of SCHEMAS.
+    """
+    if table == "report":
+        return _report_schema()
     columns = STEP_COLUMNS if table == "step" else (*CREDIT_COLUMNS, ANCHOR_ID)
     properties: dict[str, Any] = {}
     for column in columns:
@@ -230,4 +241,22 @@ def json_schema(table: Literal["step", "credit"]) -> dict[str, Any]:
         "properties": properties,
         "required": required,
         "additionalProperties": table == "step",
+    }
+
+
+def _report_schema() -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"crbc-report-v{REPORT_SCHEMA_VERSION}",
+        "title": "crbc report (--json)",
+        "type": "object",
+        "properties": {
+            "schema_version": {"const": REPORT_SCHEMA_VERSION},
+            "report": {
+                "description": "the command that made it",
+                "enum": ["check", "coverage", "explain", "profile"],
+            },
+        },
+        "required": ["schema_version", "report"],
+        "additionalProperties": True,
     }

@@ -283,8 +283,8 @@ def read_rollout(rows: Sequence[Row], kept: list[int], columns: set[str], opt: O
     if opt.reward == "outcome":
         total = None if is_null(success) else opt.success_reward * int(success)
     elif opt.reward == "sum":
-        rewards: list[Any] = [rows[i].get("reward") for i in kept]
-        total = math.fsum(float(reward) for reward in rewards if not is_null(reward))
+        rewards = [float(r) for i in kept if not is_null(r := rows[i].get("reward"))]
+        total = math.fsum(rewards) if rewards else None  # nothing but nulls is no reward, not 0
     else:
         total = last.get("reward" if opt.reward == "last" else opt.reward)
 

@@ -95,8 +95,12 @@ def register(app: typer.Typer) -> None:
         ] = 250_000,
     ) -> None:
         """Write per-step credit columns for logs."""
-        from crbc_cli import api
         from crbc_cli.cli.console import finish, tell
+        from crbc_cli.engine.clock import Clock
+
+        clock = Clock()
+        with clock("import"):
+            from crbc_cli import api
 
         done = api.annotate(
             run.logs,
@@ -109,6 +113,7 @@ def register(app: typer.Typer) -> None:
             dry_run=dry_run,
             chunk_rows=chunk_rows,
             settings=run.settings,
+            clock=clock,
         )
         if not run.quiet:
             written = ", ".join(done.outputs) if done.outputs else "nothing written"
@@ -116,4 +121,4 @@ def register(app: typer.Typer) -> None:
             if dry_run:
                 for line in done.describe():
                     tell(line)
-        finish(run, done.notes, done.clock)
+        finish(run, done.notes, clock)

@@ -1,13 +1,14 @@
 """Defaults from a config file: flag > environment > file > built-in."""
 
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from crbc_cli.errors import OptionError
 
-__all__ = ["defaults_by_command", "find_config", "read_config"]
+__all__ = ["defaults_by_command", "effective_options", "find_config", "read_config"]
 
 
 def find_config(start: Path) -> Path | None:
@@ -78,3 +79,23 @@ def _take(
         raise OptionError(f"{key} is no option", str(path), "see crbc annotate --help")
     for name in takers:
         defaults[name].setdefault(key, value)
+
+
+def effective_options(command: Any, defaults: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(option, value, origin) of each option of a command without flags on the command line.
+
+    Args:
+      command: command object with `params`.
+      defaults: the config file's values for it.
+    """
+    for parameter in command.params:
+        if parameter.param_type_name != "option" or parameter.name == "help":
+            continue
+        flag = max(parameter.opts, key=len)
+        variable = parameter.envvar
+        if variable and variable in os.environ:
+            yield flag, os.environ[variable], f"environment {variable}"
+        elif parameter.name in defaults:
+            yield flag, str(defaults[parameter.name]), "config file"
+        else:
+            yield flag, "" if parameter.default is None else str(parameter.default), "default"

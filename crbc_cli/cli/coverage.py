@@ -46,13 +46,13 @@ def register(app: typer.Typer) -> None:
         csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     ) -> None:
         """Count the rollouts whose evidence reaches each visit, per closure depth."""
-        from crbc_cli import api
         from crbc_cli.cli.console import finish, print_csv, print_json, show
         from crbc_cli.engine.clock import Clock
         from crbc_cli.notes import Notes
-        from crbc_cli.report.text import coverage_summary, coverage_tables
 
         notes, clock = Notes(), Clock()
+        with clock("import"):
+            from crbc_cli import api
         report = api.coverage(
             run.logs,
             depths=parse_depths(depth),
@@ -67,5 +67,7 @@ def register(app: typer.Typer) -> None:
         elif csv:
             print_csv(report.rows())
         else:
+            from crbc_cli.report.text import coverage_summary, coverage_tables
+
             show(*coverage_tables(report), coverage_summary(report))
         finish(run, notes, clock)

@@ -64,9 +64,9 @@ def _program(
 
 
 def _register() -> None:
-    from crbc_cli.cli import annotate, coverage
+    from crbc_cli.cli import annotate, coverage, profile, schema
 
-    for module in (annotate, coverage):
+    for module in (annotate, coverage, profile, schema):
         module.register(app)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crbc_cli.credit.crbc import crbc
-from crbc_cli.credit.trajectory import group_advantage
+from crbc_cli.methods.crbc import crbc
+from crbc_cli.methods.trajectory import group_advantage
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
 from crbc_cli.process.coverage import reachable_rollouts

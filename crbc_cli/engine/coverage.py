@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.credit.crbc import gate
+from crbc_cli.methods.crbc import gate
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.errors import OptionError

@@ -8,12 +8,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crbc_cli.anchors.ids import dense_ids
-from crbc_cli.credit.trajectory import Episodes
+from crbc_cli.methods.trajectory import Episodes
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.load import Loaded
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
-from crbc_cli.process.empirical import EmpiricalProcess, Visits, build_process
+from crbc_cli.process.empirical import EmpiricalProcess, Visits, build_process, renumbered
 from crbc_cli.rollouts.identity import Rollouts, arrange
 from crbc_cli.rollouts.inference import check_inferred_groups, infer_groups
 from crbc_cli.rollouts.outcomes import Outcomes, read_outcomes
@@ -49,8 +49,12 @@ class Prepared:
       loaded: where the rows came from.
       rollouts: who is who.
       outcomes: how rollouts ended.
+      anchor_key, action_key: uint64 (n,), in canonical order; 0 where there is no anchor.
       has_anchor: bool (n,), in canonical order.
       invalid: bool (n,), in canonical order.
+      reward: float64 (n,), intermediate rewards in canonical order, or None if they do not enter.
+      next_key: uint64 (r,), anchor after the last row of rollouts that `continues`.
+      continues: bool (r,), cut rollouts whose last transition leads on (bootstrap).
       settings: all options.
       notes: remarks so far.
     """
@@ -59,8 +63,13 @@ class Prepared:
     loaded: Loaded
     rollouts: Rollouts
     outcomes: Outcomes
+    anchor_key: NDArray[np.uint64]
+    action_key: NDArray[np.uint64]
     has_anchor: NDArray[np.bool_]
     invalid: NDArray[np.bool_]
+    reward: NDArray[np.float64] | None
+    next_key: NDArray[np.uint64]
+    continues: NDArray[np.bool_]
     settings: Settings
     notes: Notes
 
@@ -95,37 +104,21 @@ class Prepared:
 
     def _visits(self, start: int, end: int) -> tuple[Visits, NDArray[np.int64]]:
         """Rows start:end of the canonical order that are visits, as arrays."""
-        r, outcomes, settings = self.rollouts, self.outcomes, self.settings
+        r, outcomes = self.rollouts, self.outcomes
         rollout = r.rollout[start:end]
         position = start + np.flatnonzero(outcomes.takes_part[rollout] & self.has_anchor[start:end])
-        rows = r.row[position]
-        left, local = np.unique(r.rollout[position], return_inverse=True)
-        cut = outcomes.cut[left]
-        frame = self.frame
-        reward = None
-        if settings.credit.intermediate_rewards:
-            reward = frame["reward"].fill_null(0.0).to_numpy()[rows]
-            reward = np.where(np.isin(position, r.offsets[1:] - 1), 0.0, reward)
-        no_key = np.zeros(len(left), np.uint64)
-        next_key, continues = no_key, np.zeros(len(left), bool)
-        if settings.outcome.truncated == "bootstrap" and "next_key" in frame.columns:
-            following = frame["next_key"][r.last[left]]
-            next_key = following.fill_null(0).to_numpy()
-            continues = cut & following.is_not_null().to_numpy()
-        group = r.group[r.rollout[position]]
+        left, local = renumbered(r.rollout[position])
         visits = Visits(
-            group - r.group[r.rollout[start]],
-            local.astype(np.int64),
-            frame["anchor_key"].to_numpy()[rows]
-            if not frame["anchor_key"].null_count()
-            else frame["anchor_key"].fill_null(0).to_numpy()[rows],
-            frame["action_key"].to_numpy()[rows],
+            r.group[r.rollout[position]] - r.group[r.rollout[start]],
+            local,
+            self.anchor_key[position],
+            self.action_key[position],
             outcomes.success[left],
             outcomes.boundary[left],
-            cut & (settings.outcome.truncated == "censor"),
-            next_key,
-            continues,
-            reward,
+            outcomes.cut[left] & (self.settings.outcome.truncated == "censor"),
+            self.next_key[left],
+            self.continues[left],
+            None if self.reward is None else self.reward[position],
             self.invalid[position],
         )
         return visits, position
@@ -145,13 +138,50 @@ def prepare(loaded: Loaded, settings: Settings, clock: Clock) -> Prepared:
         outcomes = read_outcomes(
             frame, rollouts, settings.outcome, settings.group_advantage, loaded.place, notes
         )
-        has_anchor = frame["anchor_key"].is_not_null().to_numpy()[rollouts.row]
-        invalid = np.zeros(len(rollouts.row), bool)
-        if "is_action_valid" in frame.columns:
-            valid = frame["is_action_valid"].fill_null(True).to_numpy()
-            invalid = ~valid[rollouts.row]
         _say_repeated_reward(frame, rollouts, notes)
-    return Prepared(frame, loaded, rollouts, outcomes, has_anchor, invalid, settings, notes)
+        anchors = frame["anchor_key"]
+        next_key, continues = _continuations(frame, rollouts, outcomes, settings)
+        return Prepared(
+            frame,
+            loaded,
+            rollouts,
+            outcomes,
+            anchors.fill_null(0).to_numpy()[rollouts.row],
+            frame["action_key"].to_numpy()[rollouts.row],
+            anchors.is_not_null().to_numpy()[rollouts.row],
+            _invalid_rows(frame, rollouts),
+            _intermediate_rewards(frame, rollouts)
+            if settings.credit.intermediate_rewards
+            else None,
+            next_key,
+            continues,
+            settings,
+            notes,
+        )
+
+
+def _invalid_rows(frame: pl.DataFrame, rollouts: Rollouts) -> NDArray[np.bool_]:
+    if "is_action_valid" not in frame.columns:
+        return np.zeros(len(rollouts.row), bool)
+    valid: NDArray[np.bool_] = frame["is_action_valid"].fill_null(True).to_numpy()
+    return ~valid[rollouts.row]
+
+
+def _intermediate_rewards(frame: pl.DataFrame, rollouts: Rollouts) -> NDArray[np.float64]:
+    """Rewards of all rows but a rollout's last, whose worth is the boundary's."""
+    reward: NDArray[np.float64] = frame["reward"].fill_null(0.0).to_numpy()[rollouts.row]
+    reward[rollouts.offsets[1:] - 1] = 0.0
+    return reward
+
+
+def _continuations(
+    frame: pl.DataFrame, rollouts: Rollouts, outcomes: Outcomes, settings: Settings
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    if settings.outcome.truncated != "bootstrap" or "next_key" not in frame.columns:
+        return np.zeros(len(rollouts.group), np.uint64), np.zeros(len(rollouts.group), bool)
+    following = frame["next_key"][rollouts.last]
+    known: NDArray[np.bool_] = following.is_not_null().to_numpy()
+    return following.fill_null(0).to_numpy(), outcomes.cut & known
 
 
 def _say_repeated_reward(frame: pl.DataFrame, rollouts: Rollouts, notes: Notes) -> None:

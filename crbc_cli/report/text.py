@@ -9,8 +9,17 @@ from rich.table import Table
 if TYPE_CHECKING:
     from crbc_cli.engine.clock import Clock
     from crbc_cli.engine.coverage import CoverageReport
+    from crbc_cli.engine.profile import ProfileReport
 
-__all__ = ["bar", "coverage_summary", "coverage_tables", "percent", "plain_table", "stage_table"]
+__all__ = [
+    "bar",
+    "coverage_summary",
+    "coverage_tables",
+    "percent",
+    "plain_table",
+    "stage_table",
+    "update_table",
+]
 
 
 def plain_table(title: str, *columns: str, left: int = 1) -> Table:
@@ -74,6 +83,19 @@ def coverage_summary(report: "CoverageReport") -> str:
         f"{percent(share)} of eligible {report.unit} reach more rollouts at full closure than "
         f"at depth 0; nothing changes beyond depth {report.settled}."
     )
+
+
+def update_table(report: "ProfileReport") -> list[Table]:
+    """Mean seconds per training update, with credit construction set against them."""
+    means = report.update_means()
+    if means is None:
+        return []
+    updates = 0 if report.updates is None else report.updates.height
+    table = plain_table(f"Mean of {updates} training updates", "phase", "seconds", "share")
+    total = means.get("total", math.nan)
+    for phase, seconds in means.items():
+        table.add_row(phase, f"{seconds:.4f}", percent(seconds / total))
+    return [table]
 
 
 def stage_table(clock: "Clock") -> Table:

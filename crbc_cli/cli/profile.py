@@ -1,0 +1,46 @@
+"""`crbc profile`."""
+
+from typing import Annotated
+
+import typer
+
+from crbc_cli.cli.options import Run, log_command
+
+_EPILOG = "Example: crbc profile logs.parquet --json"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+
+    @log_command(app, "profile", epilog=_EPILOG)
+    def profile(
+        run: Run,
+        timings: Annotated[
+            str | None,
+            typer.Option(
+                envvar="CRBC_TIMINGS",
+                show_envvar=False,
+                metavar="FILE",
+                help="Metrics file with timing_s/… per training update, if not in the log.",
+            ),
+        ] = None,
+        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    ) -> None:
+        """Time each stage of annotate, beside the training run's own timings."""
+        from crbc_cli.cli.console import finish, print_json, show
+        from crbc_cli.engine.clock import Clock
+        from crbc_cli.notes import Notes
+
+        clock, notes = Clock(), Notes()
+        with clock("import"):
+            from crbc_cli import api
+        report = api.profile(
+            run.logs, timings=timings, settings=run.settings, clock=clock, notes=notes
+        )
+        if json:
+            print_json(report.to_dict())
+        else:
+            from crbc_cli.report.text import stage_table, update_table
+
+            show(stage_table(clock), *update_table(report))
+        finish(run, notes, clock)
