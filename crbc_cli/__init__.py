@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from crbc_cli.api import annotate, coverage, credit, profile
+    from crbc_cli.api import annotate, check, coverage, credit, explain, profile
     from crbc_cli.errors import CrbcError
 
 _HOME = {
     "annotate": "api",
+    "check": "api",
     "coverage": "api",
     "credit": "api",
+    "explain": "api",
     "profile": "api",
     "CrbcError": "errors",
 }
 
-__all__ = ["CrbcError", "__version__", "annotate", "coverage", "credit", "profile"]
+__all__ = ["CrbcError", "__version__", "annotate", "check", "coverage", "credit", "explain", "profile"]
 
 
 def __getattr__(name: str) -> Any:

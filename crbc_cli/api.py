@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from crbc_cli.engine.annotate import credit_table
+from crbc_cli.engine.check import CheckReport, check_logs, tolerant
+from crbc_cli.engine.checks.facts import extra_fields
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.coverage import CoverageReport, measure_coverage
+from crbc_cli.engine.explain import explain_group, explain_step
+from crbc_cli.engine.explanation import GroupExplanation, StepExplanation
 from crbc_cli.engine.load import load
+from crbc_cli.engine.locate import GroupSearch, find_step, sources_named
 from crbc_cli.engine.output import OutputPlan, plan_outputs, write_output
 from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared, prepare
 from crbc_cli.engine.profile import ProfileReport, profile_logs
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.errors import OptionError
+from crbc_cli.logs.columns import Field
 from crbc_cli.logs.sources import Source, resolve
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
@@ -25,7 +31,7 @@ from crbc_cli.options import Settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Annotated", "annotate", "coverage", "credit", "prepared_logs", "profile"]
+__all__ = ["Annotated", "annotate", "check", "coverage", "credit", "explain", "prepared_logs", "profile"]
 
 
 @dataclass(frozen=True)
@@ -182,6 +188,27 @@ def profile(
     return profile_logs(resolve(inputs), settings, clock or Clock(), notes or Notes(), metrics)
 
 
+def check(
+    inputs: Sequence[str],
+    *,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> CheckReport:
+    """Everything suspicious about logs, counted and located; see `crbc_cli.engine.check`.
+
+    Raises:
+      CrbcError: see `crbc_cli.errors`; a log that can be read but is odd raises nothing.
+    """
+    settings = settings or Settings.from_flat(options)
+    clock, notes = clock or Clock(), notes or Notes()
+    logs = prepared_logs(
+        inputs, tolerant(settings), clock, notes, lengths=True, extra=extra_fields(settings)
+    )
+    return check_logs(logs, settings, clock, notes)
+
+
 def credit(table: "pa.Table", **options: Any) -> "pa.Table":
     """Credit table of an in-memory step table: Arrow in, Arrow out, no I/O.
 
@@ -207,6 +234,44 @@ def credit(table: "pa.Table", **options: Any) -> "pa.Table":
     return credit_table(log, clock).to_arrow()
 
 
+def explain(
+    inputs: Sequence[str],
+    group: str | None = None,
+    *,
+    step: str | None = None,
+    file: str | None = None,
+    key_values: Sequence[str] = (),
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> GroupExplanation | StepExplanation:
+    """One group, or one step of it, with everything its numbers were made from.
+
+    Args:
+      inputs: logs.
+      group: group id; may be left out for a log of one group.
+      step: ROLLOUT:STEP.
+      file: the input to look in, where several hold that group (with groups that span files: the
+        input that holds the rollout).
+      key_values: COLUMN=VALUE of `key` columns, where several groups have that id.
+      settings, **options: as for `annotate`.
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    settings, clock = settings or Settings.from_flat(options), clock or Clock()
+    notes = notes or Notes()
+    sources = resolve(inputs)
+    named = sources_named(sources, file)
+    search = GroupSearch(group, key_values)
+    for part in _parts(named if settings.log.per_file else sources, settings):
+        search.look(_prepared(part, settings, clock, notes))
+    log = search.found()
+    if step is None:
+        return explain_group(log, clock)
+    return explain_step(log, find_step(log, step, file), clock)
+
+
 def prepared_logs(
     inputs: Sequence[str],
     settings: Settings,
@@ -214,6 +279,7 @@ def prepared_logs(
     notes: Notes,
     *,
     lengths: bool = False,
+    extra: Sequence[Field] = (),
 ) -> Iterator[Prepared]:
     """Inputs read and ordered, one at a time unless groups span files.
 
@@ -221,7 +287,7 @@ def prepared_logs(
       CrbcError: see `crbc_cli.errors`.
     """
     for part in _parts(resolve(inputs), settings):
-        yield _prepared(part, settings, clock, notes, lengths=lengths)
+        yield _prepared(part, settings, clock, notes, lengths=lengths, extra=extra)
 
 
 def _parts(sources: Sequence[Source], settings: Settings) -> list[Sequence[Source]]:
@@ -236,8 +302,11 @@ def _prepared(
     *,
     anchor_id: bool = False,
     lengths: bool = False,
+    extra: Sequence[Field] = (),
 ) -> Prepared:
-    loaded = load(sources, settings, clock, notes, anchor_id=anchor_id, lengths=lengths)
+    loaded = load(
+        sources, settings, clock, notes, anchor_id=anchor_id, lengths=lengths, extra=extra
+    )
     return prepare(loaded, settings, clock)
 
 

@@ -137,6 +137,14 @@ class AnchorOptions(_Checked):
         "Column(s) or dotted path(s) whose content is the anchor.",
         metavar="COL[,COL]",
     )
+    preset: str = _option(
+        "",
+        "Built-in rules of an environment, or auto; see crbc anchors --explain-preset.",
+        metavar="NAME|auto",
+    )
+    rules: str = _option(
+        "", "File with declared anchor and action rules (TOML).", metavar="FILE"
+    )
     normalize: tuple[str, ...] = _option(
         (),
         "Text rules for anchors, applied in the fixed order nfc, strip, whitespace, case.",
@@ -160,10 +168,23 @@ class AnchorOptions(_Checked):
         metavar="TAG",
     )
 
+    thoughts: str = _option(
+        "inherit",
+        "Rows that rules call thoughts: numbers of the environment step that follows, null, or 0.",
+        choices=("inherit", "null", "zero"),
+    )
+    invalid_actions: str = _option(
+        "keep",
+        "Actions the environment cannot parse, as rules tell: each its own, or one shared.",
+        choices=("keep", "share"),
+    )
+
     def __post_init__(self) -> None:
         _Checked.__post_init__(self)
         if not self.anchor:
             raise OptionError("--anchor names no column", todo="for example --anchor observation")
+        if self.preset and self.rules:
+            raise OptionError("--preset and --rules exclude each other", todo="choose one")
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,8 @@ REASONS: dict[str, str] = {
     "censored": "the rollout was cut under --truncated censor: removed visits have null numbers, "
     "kept ones null group_advantage",
     "no_anchor": "the row has no observation",
+    "not_a_step": "the row is a thought and --thoughts null leaves it out, or no environment step "
+    "follows it",
     "singleton_group": "one rollout counts in the group; see --singleton",
 }
 """The first that holds, in this order; null means nothing to say."""

@@ -1,156 +1,307 @@
-"""Anchor and action keys per row, computed inside the scan so that text never piles up.
+"""Keys per row, computed inside the scan so that text never piles up.
 
 A key is 64 bits of polars' string hash over canonical content. It is local to one run and never
 written: dense ids are (`ids.py`), and `--anchor-id` writes a 128-bit digest. Two different
 contents of one group collide with probability n²/2⁶⁵, about 1e-15 for a group of 168 anchors.
+
+Rules with carried context need the order of steps, which a scan does not know: here they only
+leave small columns behind (did this reply say "no-op", which slot was set to what), and `carry.py`
+makes anchors of them once rollouts are in order.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import polars as pl
+import xxhash
 
 from crbc_cli.anchors.canonical import digest, encode
-from crbc_cli.anchors.rules import TextRules
+from crbc_cli.anchors.ops import apply_ops, formatted, matches_any, option_ops
+from crbc_cli.anchors.rulefile import Op, RuleFile, Slot
+from crbc_cli.anchors.values import (
+    VIEWS,
+    content,
+    last_fence,
+    map_strings,
+    tool_call,
+    without_path,
+)
 from crbc_cli.logs.columns import ValueKind
 from crbc_cli.options import AnchorOptions
 
-__all__ = ["Keys", "keyed"]
+__all__ = ["NULL_KEY", "Keys", "keyed"]
 
 _OTHER_SEED = 0x9E37
+NULL_KEY = 0x6E756C6C
+_INVALID_KEY = 0x696E76616C6964
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Which columns become keys.
+    """How rows become keys.
 
     Attributes:
-      anchor: step-table columns that make up the anchor.
-      action: step-table column of the action.
-      following: columns that make up the anchor after a rollout's last row, or empty.
-      rules: canonicalisation of the anchor.
+      anchor: step-table columns whose content is the reply.
+      views: for each of them, the message-list view to take, or "".
+      following: the same columns of the observation after a row, or empty.
+      rules: declared rules; those of the options come before the file's.
+      ops: text operations on the reply.
+      drops: JSON paths left out of the reply.
       action_tag: take the action from inside this tag.
-      anchor_id: also give the 128-bit digest.
-      lengths: also give the anchor's length in bytes (text columns only).
+      share_invalid: unparsable actions share one key.
+      anchor_id: also give 128-bit digests.
+      lengths: also give the reply's length in bytes (text columns only).
     """
 
     anchor: tuple[str, ...]
-    action: str
+    views: tuple[str, ...]
     following: tuple[str, ...]
-    rules: TextRules
+    rules: RuleFile
+    ops: tuple[Op, ...]
+    drops: tuple[tuple[str, ...], ...] = ()
     action_tag: str = ""
+    share_invalid: bool = False
     anchor_id: bool = False
     lengths: bool = False
 
     @classmethod
-    def from_options(
+    def build(
         cls,
         options: AnchorOptions,
+        rules: RuleFile,
         *,
         bootstrap: bool,
         anchor_id: bool = False,
         lengths: bool = False,
     ) -> "Keys":
-        anchor = tuple(f"anchor:{i}" for i in range(len(options.anchor)))
-        following = tuple(f"next:{i}" for i in range(len(options.anchor))) if bootstrap else ()
+        """Keys for the options and the rules they name.
+
+        Raises:
+          OptionError: a pattern that cannot be compiled.
+        """
+        count = range(len(options.anchor))
         return cls(
-            anchor,
-            "action",
-            following,
-            TextRules.from_options(options),
-            options.action_tag,
+            tuple(f"anchor:{i}" for i in count),
+            tuple(name if name in VIEWS else "" for name in options.anchor),
+            tuple(f"next:{i}" for i in count) if bootstrap else (),
+            rules,
+            (*option_ops(options), *rules.reply),
+            tuple(tuple(path.split(".")) for path in options.drop),
+            options.action_tag or rules.action.tag,
+            options.invalid_actions == "share",
             anchor_id,
             lengths,
         )
 
 
 def keyed(frame: pl.LazyFrame, kinds: Mapping[str, ValueKind], keys: Keys) -> pl.LazyFrame:
-    """Replaces value columns by `anchor_key`, `action_key` and, if asked, `next_key`,
-    `anchor_id`, `anchor_bytes`.
+    """Replaces value columns by keys.
 
-    Keys are UInt64. `anchor_key` and `next_key` are null where every part is null: such a row has
-    no anchor. A null action has a key like any other.
+    Gives `reply_key` (UInt64, null where there is no reply or it says that nothing changed) and
+    `action_key` (UInt64; a null action has a key like any other), and as the rules ask `no_op`,
+    `thought`, `column NAME` and the slot columns of `carry.py`; the same with the prefix `next `
+    for the observation after a row; `reply_digest` and `anchor_bytes` on request.
     """
-
-    def part(name: str) -> _Part:
-        return _Part(name, kinds.get(name, "text"), keys.rules)
-
-    anchor = [part(name) for name in keys.anchor]
-    action = _Part(
-        keys.action, kinds.get(keys.action, "text"), TextRules((), frozenset(), ()), keys.action_tag
-    )
-    added = {
-        "anchor_key": _combined(anchor),
-        "action_key": action.key().fill_null(_NULL_KEY),
-    }
+    action = _action(keys, kinds.get("action", "text"))
+    text = action.text()
+    added: dict[str, pl.Expr] = {"action_key": _action_key(action, text, keys)}
+    if keys.rules.thought:
+        raw = _Part("action", kinds.get("action", "text"))
+        added["thought"] = matches_any(raw.text(), keys.rules.thought)
+    for s, slot in enumerate(keys.rules.slot):
+        added |= _slot_columns(s, slot, "action", text, keys.anchor_id)
+    added |= _reply_columns(keys.anchor, kinds, keys, "")
     if keys.following and all(name in kinds for name in keys.following):
-        added["next_key"] = _combined([part(name) for name in keys.following])
-    if keys.anchor_id:
-        added["anchor_id"] = _digest(anchor)
+        added |= _reply_columns(keys.following, kinds, keys, "next ")
+    for name, _ in keys.rules.columns:
+        if f"column:{name}" in kinds:
+            added[f"column {name}"] = _Part(f"column:{name}", kinds[f"column:{name}"]).key()
     if keys.lengths:
-        added["anchor_bytes"] = pl.sum_horizontal(p.bytes() for p in anchor)
+        parts = [_Part(name, kinds.get(name, "text")) for name in keys.anchor]
+        added["anchor_bytes"] = pl.sum_horizontal(p.bytes() for p in parts)
     others = [name for name in frame.collect_schema() if name not in kinds]
     return frame.select(*others, **added)
 
 
-_NULL_KEY = 0x6E756C6C
+def _reply_columns(
+    names: tuple[str, ...], kinds: Mapping[str, ValueKind], keys: Keys, prefix: str
+) -> dict[str, pl.Expr]:
+    parts = [
+        _Part(name, kinds.get(name, "text"), keys.ops, keys.drops, VIEWS.get(view))
+        for name, view in zip(names, keys.views, strict=True)
+    ]
+    rules, text = keys.rules, parts[0].text()
+    no_op = matches_any(text, rules.no_op)
+    silent = no_op | matches_any(text, rules.missing)
+    has_silent = bool(rules.no_op or rules.missing)
+
+    def said(value: pl.Expr) -> pl.Expr:
+        return pl.when(~silent).then(value) if has_silent else value
+
+    added = {f"{prefix}reply_key": said(_combined(parts))}
+    if rules.no_op:
+        added[f"{prefix}no_op"] = no_op
+    for s, slot in enumerate(rules.slot):
+        columns = _slot_columns(s, slot, "reply", text, keys.anchor_id)
+        added |= {prefix + name: column for name, column in columns.items()}
+    if keys.anchor_id:
+        added[f"{prefix}reply_digest"] = said(_digest(parts))
+    return added
+
+
+def _slot_columns(
+    number: int, slot: Slot, on: str, text: pl.Expr, stable: bool
+) -> dict[str, pl.Expr]:
+    """Columns `s{slot}u{update}` (value, 0 for clear or match), `…k` (key) and `…r` (reply fits).
+
+    Null value: the update does not apply. `…r` is read off the reply, the others off `on`.
+    """
+    added: dict[str, pl.Expr] = {}
+    for u, update in enumerate(slot.update):
+        name = f"s{number}u{u}"
+        if update.reply and on == "reply":
+            added[f"{name}r"] = text.str.contains(update.reply).fill_null(False)
+        if update.on != on:
+            continue
+        matched = text.str.contains(update.pattern)
+        if slot.kind == "count" or update.clear:
+            added[name] = pl.when(matched).then(pl.lit(0, pl.UInt64))
+        else:
+            groups = text.str.extract_groups(update.pattern)
+            value = _hash(formatted(groups, update.value), stable)
+            added[name] = pl.when(matched).then(value.fill_null(NULL_KEY))
+        if slot.kind == "map":
+            groups = text.str.extract_groups(update.pattern)
+            added[f"{name}k"] = pl.when(matched).then(_hash(formatted(groups, update.key), stable))
+    return added
+
+
+def _hash(text: pl.Expr, stable: bool) -> pl.Expr:
+    """64-bit hash; `stable` ones are the same on every machine and version."""
+    if not stable:
+        return text.hash()
+
+    def stable_hash(values: pl.Series) -> pl.Series:
+        return _by_distinct(values, xxhash.xxh3_64_intdigest, pl.UInt64)
+
+    return text.map_batches(stable_hash, return_dtype=pl.UInt64)
+
+
+def _action(keys: Keys, kind: ValueKind) -> "_Part":
+    rules = keys.rules.action
+    view = tool_call if rules.tool_call else None
+    return _Part("action", kind, rules.op, (), view, keys.action_tag, rules.fence)
+
+
+def _action_key(action: "_Part", text: pl.Expr, keys: Keys) -> pl.Expr:
+    key = action.key().fill_null(NULL_KEY)
+    if not keys.share_invalid:
+        return key
+    unparsable = matches_any(text, keys.rules.action.invalid)
+    if keys.action_tag:
+        tagged = pl.col("action").str.contains(rf"(?s)<{keys.action_tag}>.*?</{keys.action_tag}>")
+        unparsable = unparsable | ~tagged.fill_null(False)
+    return pl.when(unparsable).then(pl.lit(_INVALID_KEY, pl.UInt64)).otherwise(key)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One value column on its way to a key."""
+    """One value column on its way to a key.
+
+    A text column goes through expressions only. Anything else is decoded once per distinct value.
+    """
 
     name: str
     kind: ValueKind
-    rules: TextRules
+    ops: tuple[Op, ...] = ()
+    drops: tuple[tuple[str, ...], ...] = ()
+    view: Callable[[Any], Any] | None = None
     tag: str = ""
+    fence: bool = False
+
+    @property
+    def _plain(self) -> bool:
+        return self.kind == "text" and not (self.drops or self.view or self.fence)
 
     def key(self) -> pl.Expr:
-        """UInt64; null where the value is null."""
+        """UInt64; null where the value, or what its view finds, is null."""
         column = pl.col(self.name)
-        if self.kind == "text" and not self.rules.drops:
-            hashed = self._text(column).hash()
-        else:
-            hashed = column.map_batches(self._hash_values, return_dtype=pl.UInt64)
-        return pl.when(column.is_not_null()).then(hashed)
+        if self._plain:
+            return pl.when(column.is_not_null()).then(self._text(column).hash())
+        return column.map_batches(self._hash_values, return_dtype=pl.UInt64)
+
+    def text(self) -> pl.Expr:
+        """The value as text for patterns: as logged, after view and tag, without operations."""
+        column = pl.col(self.name)
+        if self._plain:
+            return self._tagged(column)
+        return column.map_batches(self._texts, return_dtype=pl.String)
 
     def digest(self, values: pl.Series) -> pl.Series:
         """Canonical digest per row of this column."""
-        return _by_distinct(values, lambda v: digest(self.canonical(v)), pl.String)
+        return _by_distinct(values, self._digest_one, pl.String)
 
     def bytes(self) -> pl.Expr:
-        column = pl.col(self.name)
+        """Length of the logged value, UInt32; 0 for types that have none."""
         if self.kind == "native":
             return pl.lit(0, pl.UInt32)
-        return column.str.len_bytes().fill_null(0)
+        return pl.col(self.name).str.len_bytes().fill_null(0)
 
     def canonical(self, value: Any) -> Any:
         """The value after its rules."""
-        if self.kind == "json" or (self.rules.drops and isinstance(value, str)):
-            with suppress(msgspec.DecodeError, RecursionError):
-                value = msgspec.json.decode(value)
-        return self.rules.on_value(value)
+        value = self._viewed(value)
+        for path in self.drops:
+            value = without_path(value, path)
+        return map_strings(value, self._rewrite) if self.ops or self.tag else value
+
+    def _viewed(self, value: Any) -> Any:
+        value = content(value, parse=self.kind == "json" or bool(self.drops))
+        if self.view is not None:
+            value = self.view(content(value, parse=self.view is not tool_call))
+        return last_fence(value) if self.fence and isinstance(value, str) else value
+
+    def _digest_one(self, value: Any) -> str | None:
+        whole = self.canonical(value)
+        return None if whole is None else digest(whole)
+
+    def _tagged(self, column: pl.Expr) -> pl.Expr:
+        if not self.tag:
+            return column
+        inside = column.str.extract(rf"(?s)<{self.tag}>(.*?)</{self.tag}>", 1)
+        return pl.coalesce(inside.str.strip_chars(), column)
 
     def _text(self, column: pl.Expr) -> pl.Expr:
-        if self.tag:
-            inside = column.str.extract(rf"(?s)<{self.tag}>(.*?)</{self.tag}>", 1)
-            return pl.coalesce(inside.str.strip_chars(), column)
-        return self.rules.on_text(column)
+        return apply_ops(self._tagged(column), self.ops)
+
+    def _rewrite(self, text: str) -> str:
+        rewritten: str | None = pl.select(self._text(pl.lit(text))).item()
+        return "" if rewritten is None else rewritten
+
+    def _texts(self, values: pl.Series) -> pl.Series:
+        def of(value: Any) -> str | None:
+            viewed = self._viewed(value)
+            if viewed is None or isinstance(viewed, str):
+                return viewed
+            return msgspec.json.encode(viewed, enc_hook=str).decode()
+
+        return _by_distinct(values, of, pl.String)
 
     def _hash_values(self, values: pl.Series) -> pl.Series:
         """Strings hash as in a text column, anything else by its canonical encoding."""
         distinct = _distinct(values)
-        contents = [self.canonical(v) for v in distinct.to_list()]
+        contents = [None if v is None else self.canonical(v) for v in distinct.to_list()]
         texts = pl.Series([v if isinstance(v, str) else None for v in contents], dtype=pl.String)
         others = pl.Series(
-            [None if isinstance(v, str) else encode(v) for v in contents], dtype=pl.Binary
+            [None if v is None or isinstance(v, str) else encode(v) for v in contents],
+            dtype=pl.Binary,
         )
-        if self.tag:
-            texts = texts.to_frame("t").select(self._text(pl.col("t"))).to_series()
-        hashed = texts.hash().set(texts.is_null(), None).fill_null(others.hash(_OTHER_SEED))
+        hashed = (
+            texts.hash()
+            .set(texts.is_null(), None)
+            .fill_null(others.hash(_OTHER_SEED).set(others.is_null(), None))
+        )
         return _spread(values, distinct, hashed)
 
 
@@ -158,7 +309,7 @@ def _combined(parts: list[_Part]) -> pl.Expr:
     if len(parts) == 1:
         return parts[0].key()
     keys = [p.key() for p in parts]
-    whole = pl.struct(k.fill_null(_NULL_KEY).alias(f"k{i}") for i, k in enumerate(keys)).hash()
+    whole = pl.struct(k.fill_null(NULL_KEY).alias(f"k{i}") for i, k in enumerate(keys)).hash()
     return pl.when(pl.any_horizontal(k.is_not_null() for k in keys)).then(whole)
 
 

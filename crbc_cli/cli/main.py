@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from crbc_cli.cli.options import PipeClosed
 from crbc_cli.errors import CrbcError
 
 __all__ = ["app", "main"]
@@ -64,9 +65,9 @@ def _program(
 
 
 def _register() -> None:
-    from crbc_cli.cli import annotate, coverage, profile, schema
+    from crbc_cli.cli import annotate, check, coverage, explain, profile, schema
 
-    for module in (annotate, coverage, profile, schema):
+    for module in (annotate, check, coverage, explain, profile, schema):
         module.register(app)
 
 
@@ -89,7 +90,7 @@ def _run() -> int:
         return code if isinstance(code, int) else 0
     except SystemExit as leave:
         return leave.code if isinstance(leave.code, int) else 2
-    except BrokenPipeError:
+    except (BrokenPipeError, PipeClosed):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except CrbcError as error:

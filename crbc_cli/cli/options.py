@@ -23,7 +23,7 @@ from crbc_cli.options import (
     parse_depth,
 )
 
-__all__ = ["Run", "log_command", "parse_depths"]
+__all__ = ["PipeClosed", "Run", "log_command", "parse_depths"]
 
 _PANELS: dict[str, tuple[str, type]] = {
     "log": ("Groups and rows", LogOptions),
@@ -33,6 +33,10 @@ _PANELS: dict[str, tuple[str, type]] = {
     "credit": ("Closure and step credit", CreditOptions),
 }
 _REPEATED = ("map", "mask", "drop")
+
+
+class PipeClosed(Exception):  # noqa: N818 - no error: the reader had enough
+    """The reader of stdout went away."""
 
 
 @dataclass
@@ -79,7 +83,11 @@ def log_command(
             run = Run(
                 list(values.pop("logs") or []), settings, *(values.pop(p.name) for p in common[1:])
             )
-            body(run, **values)
+            try:
+                body(run, **values)
+            except BrokenPipeError as error:
+                # Not an OSError any more, for which the command-line library would exit 1.
+                raise PipeClosed from error
 
         command.__doc__ = body.__doc__
         command.__name__ = body.__name__

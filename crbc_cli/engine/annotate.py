@@ -1,17 +1,17 @@
 """The credit table: numbers of each visit, back on the rows of the input."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crbc_cli.methods.crbc import crbc
-from crbc_cli.methods.trajectory import group_advantage
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
+from crbc_cli.methods.crbc import crbc
+from crbc_cli.methods.trajectory import group_advantage
 from crbc_cli.process.coverage import reachable_rollouts
 from crbc_cli.tables import GROUP_STATUSES, REASONS
 
@@ -87,6 +87,7 @@ def _solve(
             numbers.action_value[position] = step.action_value
             numbers.credit[position] = step.credit
             numbers.step_credit[position] = step.step_credit
+    _give_thoughts_credit(prepared, numbers)
     return np.concatenate(removed)
 
 
@@ -139,6 +140,37 @@ def _table(prepared: Prepared, numbers: _Numbers, censored: NDArray[np.int64]) -
     return pl.DataFrame(columns)
 
 
+def _give_thoughts_credit(prepared: Prepared, numbers: _Numbers) -> None:
+    """Thought rows take the numbers of the environment step that follows in their rollout."""
+    rule = prepared.settings.anchor.thoughts
+    if rule == "null" or not prepared.thought.any():
+        return
+    step = _next_step(prepared)
+    rows = np.flatnonzero(prepared.thought & (step >= 0))
+    for f in fields(numbers):
+        column = getattr(numbers, f.name)
+        column[rows] = column[step[rows]]
+    if rule == "zero":
+        scored = rows[~np.isnan(numbers.step_credit[rows])]
+        numbers.credit[scored] = numbers.step_credit[scored] = 0.0
+
+
+def _next_step(prepared: Prepared) -> NDArray[np.int64]:
+    """Next visit of the rollout at or after each row, -1 if there is none, int64 (n,)."""
+    n = len(prepared.rollouts.row)
+    ahead = np.where(prepared.is_visit, np.arange(n), n)
+    ahead = np.minimum.accumulate(ahead[::-1])[::-1]
+    end = prepared.rollouts.offsets[1:][prepared.rollouts.rollout]
+    return np.where(ahead < end, ahead, -1)
+
+
+def _not_steps(prepared: Prepared) -> NDArray[np.bool_]:
+    """Thought rows without numbers of their own or of a following step, bool (n,)."""
+    if prepared.settings.anchor.thoughts == "null":
+        return prepared.thought
+    return prepared.thought & (_next_step(prepared) < 0)
+
+
 def _reasons(prepared: Prepared, censored: NDArray[np.int64]) -> NDArray[np.int64]:
     """Index into REASONS of each canonical row, -1 for none."""
     outcomes, rollout = prepared.outcomes, prepared.rollouts.rollout
@@ -151,6 +183,7 @@ def _reasons(prepared: Prepared, censored: NDArray[np.int64]) -> NDArray[np.int6
         "unscored": ~outcomes.scored[rollout],
         "excluded": cut & (rule == "exclude"),
         "censored": (cut & (rule == "censor")) | removed,
+        "not_a_step": _not_steps(prepared),
         "no_anchor": ~prepared.has_anchor,
         "singleton_group": alone,
     }

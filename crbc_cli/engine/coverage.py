@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.methods.crbc import gate
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.errors import OptionError
+from crbc_cli.methods.crbc import gate
 from crbc_cli.process.coverage import coverage_by_depth
 from crbc_cli.process.empirical import EmpiricalProcess
 from crbc_cli.tables import REPORT_SCHEMA_VERSION

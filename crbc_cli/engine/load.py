@@ -6,7 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from crbc_cli.anchors.choose import SAMPLE_ROWS, choose_rules
 from crbc_cli.anchors.keys import Keys, keyed
+from crbc_cli.anchors.rulefile import RuleFile
+from crbc_cli.anchors.values import VIEWS
 from crbc_cli.engine.clock import Clock
 from crbc_cli.errors import ColumnError, OptionError
 from crbc_cli.logs.batch import Batch
@@ -19,8 +22,9 @@ from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.tables import STEP_COLUMNS
 
-__all__ = ["Loaded", "load", "needed_fields"]
+__all__ = ["Loaded", "load", "needed_fields", "rules_for"]
 
+_MADE_FROM = {"action": "action_key", "anchor": "reply_key", "column": "column {}"}
 _ROLES = {column.name: column.role for column in STEP_COLUMNS}
 
 
@@ -30,14 +34,19 @@ class Loaded:
 
     Attributes:
       frame: `source` (UInt32, index into sources), `source_row`, `group_id`, `rollout_id`,
-        `step`, `anchor_key`, `action_key`, and what the settings ask for.
+        `step`, `action_key`, the columns anchors are made of (`crbc_cli.anchors.keys`), and what
+        the settings ask for.
       sources: the inputs.
+      rules: what makes up an anchor.
       notes: what was tolerated or inferred so far.
+      extra: columns read for one report alone, row-aligned with `frame`; they identify nothing.
     """
 
     frame: pl.DataFrame
     sources: Sequence[Source]
+    rules: RuleFile
     notes: Notes
+    extra: pl.DataFrame
 
     def place(self, row: int) -> str:
         """`file:line` or `file row n` of a row."""
@@ -45,7 +54,7 @@ class Loaded:
         return self.sources[source].where(self.frame["source_row"][row])
 
 
-def needed_fields(settings: Settings) -> list[Field]:
+def needed_fields(settings: Settings, rules: RuleFile) -> list[Field]:
     """What must be read, and under which name, for these settings.
 
     Raises:
@@ -63,10 +72,14 @@ def needed_fields(settings: Settings) -> list[Field]:
 
     fields = _identity_fields(settings, column)
     for i, name in enumerate(settings.anchor.anchor):
+        name = "messages" if name in VIEWS else name
         fields.append(Field(f"anchor:{i}", column(name), "value", True))
         if settings.outcome.truncated == "bootstrap":
             fields.append(Field(f"next:{i}", column(f"next_{name}"), "value"))
     fields.append(Field("action", column(settings.anchor.action), "value", True))
+    fields += [
+        Field(f"column:{name}", column(name), "value", required) for name, required in rules.columns
+    ]
     if settings.outcome.success_when:
         fields += [
             Field(f"rule:{name}", column(name), "scalar", True)
@@ -121,8 +134,10 @@ def load(
     clock: Clock,
     notes: Notes,
     *,
+    rules: RuleFile | None = None,
     anchor_id: bool = False,
     lengths: bool = False,
+    extra: Sequence[Field] = (),
 ) -> Loaded:
     """Reads and keys all rows of `sources`.
 
@@ -131,18 +146,22 @@ def load(
       settings: all options.
       clock: the stage "read" is added to.
       notes: told about torn and skipped lines.
+      rules: what makes up an anchor; by default what the settings name.
       anchor_id: also compute content digests.
       lengths: also give each anchor's length in bytes.
+      extra: columns for `Loaded.extra`, where the inputs have them.
     Raises:
       InputError and its kin: see `crbc_cli.logs`.
     """
-    keys = Keys.from_options(
+    rules = rules or rules_for(sources, settings, notes)
+    keys = Keys.build(
         settings.anchor,
+        rules,
         bootstrap=settings.outcome.truncated == "bootstrap",
         anchor_id=anchor_id,
         lengths=lengths,
     )
-    fields = needed_fields(settings)
+    fields = [*needed_fields(settings, rules), *extra]
     frames = []
     with clock("read"):
         for index, source in enumerate(sources):
@@ -150,7 +169,28 @@ def load(
             frames.append(frame.with_columns(pl.lit(index, pl.UInt32).alias("source")))
         frame = _concatenate(frames, [source.name for source in sources])
     clock.rows += frame.height
-    return Loaded(frame, sources, notes)
+    apart = [f.name for f in extra if f.name in frame.columns]
+    return Loaded(frame.drop(apart), sources, rules, notes, frame.select(apart))
+
+
+def rules_for(sources: Sequence[Source], settings: Settings, notes: Notes) -> RuleFile:
+    """The anchor rules that the settings name; `auto` looks at the first rows of each input.
+
+    Raises:
+      OptionError: see `crbc_cli.anchors.choose`.
+    """
+    sample = []
+    if settings.anchor.preset == "auto":
+        renamed = settings.log.column_map
+        names = {"observation": settings.anchor.anchor[0], "action": settings.anchor.action}
+        fields = [Field(k, renamed.get(v, v), "value", True) for k, v in names.items()]
+        for source in sources:
+            batch = next(read(source, fields, skip_bad_lines=True, report=LineReport()), None)
+            if batch is not None and set(batch.kinds) == set(names):
+                with polars_errors(source.name):
+                    head = batch.frame.head(SAMPLE_ROWS).collect()
+                sample.append(head.select(pl.col(n).cast(pl.String, strict=False) for n in names))
+    return choose_rules(settings.anchor, sample, notes)
 
 
 def _load_one(
@@ -168,9 +208,7 @@ def _load_one(
         return _empty(fields, keys)
     present = set(frame.columns)
     for f in fields:
-        made = {"action": "action_key"}.get(
-            f.name, "anchor_key" if f.name.startswith("anchor:") else f.name
-        )
+        made = _MADE_FROM.get(f.name.split(":")[0], f.name).format(f.name.partition(":")[2])
         if f.required and made not in present:
             raise missing_column(source, f)
     return frame
@@ -180,8 +218,9 @@ def _load_batch(
     source: Source, batch: Batch, by_name: dict[str, Field], keys: Keys
 ) -> pl.DataFrame:
     present = batch.frame.collect_schema().names()
-    if not set(keys.anchor) <= set(present) or keys.action not in present:
-        missing = next(n for n in (*keys.anchor, keys.action) if n not in present)
+    needed = (*keys.anchor, "action")
+    if not set(needed) <= set(present):
+        missing = next(n for n in needed if n not in present)
         raise missing_column(source, by_name[missing])
     with polars_errors(source.name):
         frame = keyed(batch.frame, batch.kinds, keys).collect()
@@ -224,9 +263,9 @@ def _concatenate(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFra
 def _empty(fields: Sequence[Field], keys: Keys) -> pl.DataFrame:
     dtypes = {"flag": pl.Boolean, "number": pl.Float64, "id": pl.String, "integer": pl.Int64}
     schema = {f.name: dtypes.get(f.role, pl.String) for f in fields if f.role != "value"}
-    schema |= {"source_row": pl.Int64, "anchor_key": pl.UInt64, "action_key": pl.UInt64}
+    schema |= {"source_row": pl.Int64, "reply_key": pl.UInt64, "action_key": pl.UInt64}
     if keys.anchor_id:
-        schema["anchor_id"] = pl.String
+        schema["reply_digest"] = pl.String
     return pl.DataFrame(schema=schema)
 
 

@@ -1,16 +1,17 @@
 """From loaded rows to merged processes, a chunk of groups at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from crbc_cli.anchors.ids import dense_ids
-from crbc_cli.methods.trajectory import Episodes
+from crbc_cli.engine.anchoring import anchor_rows, without_key_columns
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.load import Loaded
+from crbc_cli.methods.trajectory import Episodes
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.process.empirical import EmpiricalProcess, Visits, build_process, renumbered
@@ -45,12 +46,14 @@ class Prepared:
     """A log in canonical order, ready to be merged.
 
     Attributes:
-      frame: step table of compact rows, in input order.
+      frame: step table of compact rows, in input order; `anchor_key` is null where a row has no
+        anchor, `anchor_id` its digest if that was asked for.
       loaded: where the rows came from.
       rollouts: who is who.
       outcomes: how rollouts ended.
       anchor_key, action_key: uint64 (n,), in canonical order; 0 where there is no anchor.
       has_anchor: bool (n,), in canonical order.
+      thought: bool (n,), rows that are no environment steps, in canonical order.
       invalid: bool (n,), in canonical order.
       reward: float64 (n,), intermediate rewards in canonical order, or None if they do not enter.
       next_key: uint64 (r,), anchor after the last row of rollouts that `continues`.
@@ -66,12 +69,18 @@ class Prepared:
     anchor_key: NDArray[np.uint64]
     action_key: NDArray[np.uint64]
     has_anchor: NDArray[np.bool_]
+    thought: NDArray[np.bool_]
     invalid: NDArray[np.bool_]
     reward: NDArray[np.float64] | None
     next_key: NDArray[np.uint64]
     continues: NDArray[np.bool_]
     settings: Settings
     notes: Notes
+
+    @property
+    def is_visit(self) -> NDArray[np.bool_]:
+        """Rows that are environment steps with an anchor, bool (n,), in canonical order."""
+        return self.has_anchor & ~self.thought
 
     def episodes(self) -> Episodes:
         """What the trajectory term needs."""
@@ -96,6 +105,31 @@ class Prepared:
                 yield chunk
                 start = int(end)
 
+    def only(self, group: int) -> "Prepared":
+        """The log with nothing but one group, whose numbers stay the same bit for bit."""
+        mask = pl.Series(self.rollouts.group_of_row == group)
+        frame, extra, notes = self.frame.filter(mask), self.loaded.extra, Notes()
+        extra = extra.filter(mask) if extra.width else extra
+        loaded = replace(self.loaded, frame=frame, extra=extra)
+        row = self.rollouts.row_group() == group
+        rollout = self.rollouts.group == group
+        return replace(
+            self,
+            frame=frame,
+            loaded=loaded,
+            rollouts=arrange(frame, self.settings.log, loaded.place, notes),
+            outcomes=_outcomes_of(self.outcomes, rollout, group),
+            anchor_key=self.anchor_key[row],
+            action_key=self.action_key[row],
+            has_anchor=self.has_anchor[row],
+            thought=self.thought[row],
+            invalid=self.invalid[row],
+            reward=None if self.reward is None else self.reward[row],
+            next_key=self.next_key[rollout],
+            continues=self.continues[rollout],
+            notes=notes,
+        )
+
     def _merge(self, start: int, end: int) -> Chunk:
         visits, position = self._visits(start, end)
         first_group = int(self.rollouts.group[self.rollouts.rollout[start]])
@@ -106,7 +140,7 @@ class Prepared:
         """Rows start:end of the canonical order that are visits, as arrays."""
         r, outcomes = self.rollouts, self.outcomes
         rollout = r.rollout[start:end]
-        position = start + np.flatnonzero(outcomes.takes_part[rollout] & self.has_anchor[start:end])
+        position = start + np.flatnonzero(outcomes.takes_part[rollout] & self.is_visit[start:end])
         left, local = renumbered(r.rollout[position])
         visits = Visits(
             r.group[r.rollout[position]] - r.group[r.rollout[start]],
@@ -139,25 +173,33 @@ def prepare(loaded: Loaded, settings: Settings, clock: Clock) -> Prepared:
             frame, rollouts, settings.outcome, settings.group_advantage, loaded.place, notes
         )
         _say_repeated_reward(frame, rollouts, notes)
-        anchors = frame["anchor_key"]
-        next_key, continues = _continuations(frame, rollouts, outcomes, settings)
+        anchors = anchor_rows(frame, rollouts, loaded.rules)
+        continues = outcomes.cut & anchors.has_next & (settings.outcome.truncated == "bootstrap")
         return Prepared(
-            frame,
-            loaded,
-            rollouts,
-            outcomes,
-            anchors.fill_null(0).to_numpy()[rollouts.row],
-            frame["action_key"].to_numpy()[rollouts.row],
-            anchors.is_not_null().to_numpy()[rollouts.row],
-            _invalid_rows(frame, rollouts),
-            _intermediate_rewards(frame, rollouts)
+            frame=without_key_columns(frame, rollouts, anchors),
+            loaded=loaded,
+            rollouts=rollouts,
+            outcomes=outcomes,
+            anchor_key=anchors.key,
+            action_key=frame["action_key"].to_numpy()[rollouts.row],
+            has_anchor=anchors.has_anchor,
+            thought=anchors.thought,
+            invalid=_invalid_rows(frame, rollouts),
+            reward=_intermediate_rewards(frame, rollouts)
             if settings.credit.intermediate_rewards
             else None,
-            next_key,
-            continues,
-            settings,
-            notes,
+            next_key=anchors.next_key,
+            continues=continues,
+            settings=settings,
+            notes=notes,
         )
+
+
+def _outcomes_of(outcomes: Outcomes, rollout: NDArray[np.bool_], group: int) -> Outcomes:
+    """Facts of one group's rollouts."""
+    per_rollout = [f.name for f in fields(outcomes) if f.name != "group_status"]
+    kept = {name: getattr(outcomes, name)[rollout] for name in per_rollout}
+    return Outcomes(**kept, group_status=outcomes.group_status[group : group + 1])
 
 
 def _invalid_rows(frame: pl.DataFrame, rollouts: Rollouts) -> NDArray[np.bool_]:
@@ -172,16 +214,6 @@ def _intermediate_rewards(frame: pl.DataFrame, rollouts: Rollouts) -> NDArray[np
     reward: NDArray[np.float64] = frame["reward"].fill_null(0.0).to_numpy()[rollouts.row]
     reward[rollouts.offsets[1:] - 1] = 0.0
     return reward
-
-
-def _continuations(
-    frame: pl.DataFrame, rollouts: Rollouts, outcomes: Outcomes, settings: Settings
-) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    if settings.outcome.truncated != "bootstrap" or "next_key" not in frame.columns:
-        return np.zeros(len(rollouts.group), np.uint64), np.zeros(len(rollouts.group), bool)
-    following = frame["next_key"][rollouts.last]
-    known: NDArray[np.bool_] = following.is_not_null().to_numpy()
-    return following.fill_null(0).to_numpy(), outcomes.cut & known
 
 
 def _say_repeated_reward(frame: pl.DataFrame, rollouts: Rollouts, notes: Notes) -> None:

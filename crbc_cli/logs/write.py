@@ -1,5 +1,6 @@
 """Tables -> files and pipes: whole or not at all."""
 
+import io
 import json
 import os
 import sys
@@ -97,8 +98,15 @@ class Target:
           OutputError: it cannot be written.
         """
         if self.name == "-":
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
+            try:
+                yield sys.stdout.buffer
+                sys.stdout.buffer.flush()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise OutputError(
+                    f"stdout cannot be written ({error.strerror or error})"
+                ) from error
             return
         path = Path(self.name)
         handle = None
@@ -150,11 +158,11 @@ def write_table(
             case "arrow":
                 _write_arrow(frames, stream, text)
             case "jsonl":
-                for frame in frames:
-                    frame.write_ndjson(stream)
+                for piece in _pieces(frames):
+                    stream.write(piece.write_ndjson().encode())
             case "csv":
-                for number, frame in enumerate(frames):
-                    frame.write_csv(stream, include_header=number == 0)
+                for number, piece in enumerate(_pieces(frames)):
+                    stream.write(piece.write_csv(include_header=number == 0).encode())
     _write_beside(target, text)
 
 
@@ -169,13 +177,16 @@ def write_lines(lines: Iterable[bytes], target: Target, metadata: Mapping[str, A
 
 def _write_parquet(frames: Iterable[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:
     frame = pl.concat(list(frames), rechunk=False)
+    # Through memory: polars reports a full disk or a closed pipe without the error's number.
+    encoded = io.BytesIO()
     frame.write_parquet(
-        stream,
+        encoded,
         compression="zstd",
         compression_level=3,
         row_group_size=_ROW_GROUP,
         metadata={METADATA_KEY: metadata},
     )
+    stream.write(encoded.getbuffer())
 
 
 def _write_arrow(frames: Iterable[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:
@@ -188,6 +199,12 @@ def _write_arrow(frames: Iterable[pl.DataFrame], stream: IO[bytes], metadata: st
         writer.write_table(table)
     if writer is not None:
         writer.close()
+
+
+def _pieces(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Frames cut into pieces whose text fits in memory; an empty table is one empty piece."""
+    for frame in frames:
+        yield from frame.iter_slices(1 << 15) if frame.height else (frame,)
 
 
 def _write_beside(target: Target, metadata: str) -> None:

@@ -23,8 +23,8 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _RESIDUAL = 1e-9
-# Below 200 unknowns LAPACK runs on one thread whatever the machine, so bits do not depend on it.
-_DENSE_LIMIT = 128
+# From 100 unknowns on OpenBLAS solves with as many threads as there are cores, and bits follow.
+_DENSE_LIMIT = 96
 _DENSE_BATCH = 1 << 21
 
 
@@ -136,15 +136,15 @@ def exact_values(process: EmpiricalProcess, discount: float) -> Floats:
 
 @dataclass(frozen=True)
 class _Chain:
-    """V(s) = add(s) + factor(s)·V(root(s)), each (states,); roots are branching or known."""
+    """V(s) = add(s) + factor(s)·U(root(s)), each (states,); U is V at branching states, else 0."""
 
     root: Ints
     add: Floats
     factor: Floats
     branching: Bools
 
-    def values(self, at_roots: Floats) -> Floats:
-        return self.add + self.factor * at_roots[self.root]
+    def values(self, at_branching: Floats) -> Floats:
+        return self.add + self.factor * at_branching[self.root]
 
 
 def _contract(process: EmpiricalProcess, b: Floats, discount: float) -> _Chain:
@@ -158,29 +158,34 @@ def _contract(process: EmpiricalProcess, b: Floats, discount: float) -> _Chain:
     several[process.state[destination != only[process.state]]] = True
     known = ~several & (only == -1)
     closed = _closed_states(process)
-    if closed.any():
-        if process.reward is None:
-            known, several = known | closed, several & ~closed
-        elif discount == 1:
-            group = int(process.state_group[np.flatnonzero(closed)[0]])
-            raise ClosureError(
-                "rewards in a cycle without exit have no finite value at discount 1",
-                f"group number {group}",
-                "use a discount below 1",
-            )
-        else:
-            several |= closed
+    if process.reward is not None and discount < 1:
+        several |= closed
+    elif closed.any():
+        _refuse_rewards(process, closed)
+        known, several = known | closed, several & ~closed
     chained = ~several & ~known
     root = np.where(chained, only, states)
-    factor = np.where(chained, discount, np.where(known, 0.0, 1.0))
-    add = np.where(several, 0.0, b)
-    while True:
-        further = root[root]
-        if np.array_equal(further, root):
-            return _Chain(root, add, factor, several)
+    factor = np.where(chained, discount, 1.0)
+    add = np.where(chained, b, 0.0)
+    while not np.array_equal(further := root[root], root):
         add = add + factor * add[root]
         factor = factor * factor[root]
         root = further
+    at_known = np.where(known, b, 0.0)
+    return _Chain(root, add + factor * at_known[root], factor, several)
+
+
+def _refuse_rewards(process: EmpiricalProcess, closed: Bools) -> None:
+    """Raises ClosureError where a closed class collects rewards that nothing discounts."""
+    if process.reward is None:
+        return
+    endless = closed[process.state] & (process.reward != 0)
+    if endless.any():
+        raise ClosureError(
+            "rewards in a cycle without exit have no finite value at discount 1",
+            f"group number {int(process.visit_group[endless][0])}",
+            "use a discount below 1",
+        )
 
 
 def _closed_states(process: EmpiricalProcess) -> Bools:

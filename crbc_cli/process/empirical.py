@@ -83,6 +83,42 @@ def _distinct(codes: Ints) -> Ints:
 
 
 @dataclass(frozen=True)
+class Rewards:
+    """Immediate rewards of all visits, those that censoring removed included: they were received,
+    so the suffix returns of earlier visits hold them.
+
+    Attributes:
+      value: float64 (m,).
+      rollout: int64 (m,), non-decreasing.
+      kept: bool (m,), true for the n visits of the process.
+    """
+
+    value: Floats
+    rollout: Ints
+    kept: Bools
+
+    def suffix_sums(self, discount: float) -> Floats:
+        """Σ_{k≥t} β^(k−t) r_k inside each rollout, float64 (n,); backwards one step of all
+        rollouts at a time."""
+        total = self.value.copy()
+        remaining = _remaining(self.rollout)
+        by_distance = np.argsort(remaining, kind="stable")
+        bounds = np.searchsorted(
+            remaining[by_distance], np.arange(2, int(remaining.max(initial=1)) + 2)
+        )
+        for start, stop in pairwise(bounds):
+            here = by_distance[start:stop]
+            total[here] += discount * total[here + 1]
+        return total[self.kept]
+
+
+def _remaining(rollout: Ints) -> Ints:
+    """Visits from each visit to the end of its rollout, itself included, int64 (n,)."""
+    ends = np.flatnonzero(np.diff(rollout, append=-1))
+    return np.repeat(ends, np.diff(ends, prepend=-1)) - np.arange(len(rollout)) + 1
+
+
+@dataclass(frozen=True)
 class EmpiricalProcess:
     """Merged groups: states (anchors of one group) and pairs (state, action) with their visits.
 
@@ -91,7 +127,7 @@ class EmpiricalProcess:
       pair: int64 (n,), (state, action) of each visit, dense by first visit.
       successor: int64 (n,), state after each visit, or SUCCESS or FAILURE.
       exit_value: float64 (n,), value of the boundary this visit leads to, 0 if it leads to a state.
-      reward: float64 (n,), immediate reward of each visit, or None.
+      rewards: immediate rewards, or None.
       invalid: bool (n,).
       rollout: int64 (n,), rollout of each visit, non-decreasing.
       rollout_success: bool (r,).
@@ -104,13 +140,18 @@ class EmpiricalProcess:
     pair: Ints
     successor: Ints
     exit_value: Floats
-    reward: Floats | None
+    rewards: Rewards | None
     invalid: Bools
     rollout: Ints
     rollout_success: Bools
     rollout_boundary: Floats
     visit_group: Ints
     groups: int
+
+    @cached_property
+    def reward(self) -> Floats | None:
+        """Immediate reward of each visit, float64 (n,), or None."""
+        return None if self.rewards is None else self.rewards.value[self.rewards.kept]
 
     @cached_property
     def states(self) -> int:
@@ -181,34 +222,13 @@ class EmpiricalProcess:
         """Mean of per-visit values of each pair: float64 (n,) -> (pairs,)."""
         return np.bincount(self.pair, values, self.pairs) / self.pair_visits
 
-    def remaining(self) -> Ints:
-        """Visits from each visit to the end of its rollout, itself included, int64 (n,)."""
-        ends = np.flatnonzero(np.diff(self.rollout, append=-1))
-        return np.repeat(ends, np.diff(ends, prepend=-1)) - np.arange(len(self.rollout)) + 1
-
     def suffix_returns(self, discount: float) -> Floats:
         """G of each visit: β^(T−t+1)·R, plus discounted immediate rewards if there are any.
 
         float64 (n,). Source: CRBC, eq. 4.
         """
-        remaining = self.remaining()
-        returns = discount**remaining * self.rollout_boundary[self.rollout]
-        if self.reward is not None:
-            returns = returns + _discounted_sums(self.reward, remaining, discount)
-        return returns
-
-
-def _discounted_sums(reward: Floats, remaining: Ints, discount: float) -> Floats:
-    """Σ_{k≥t} β^(k−t) r_k inside each rollout, backwards one step of all rollouts at a time."""
-    total = reward.copy()
-    by_distance = np.argsort(remaining, kind="stable")
-    bounds = np.searchsorted(
-        remaining[by_distance], np.arange(2, int(remaining.max(initial=1)) + 2)
-    )
-    for start, stop in pairwise(bounds):
-        here = by_distance[start:stop]
-        total[here] += discount * total[here + 1]
-    return total
+        returns = discount ** _remaining(self.rollout) * self.rollout_boundary[self.rollout]
+        return returns if self.rewards is None else returns + self.rewards.suffix_sums(discount)
 
 
 def build_process(visits: Visits, dense_ids: DenseIds) -> tuple[EmpiricalProcess, Bools]:
@@ -222,15 +242,19 @@ def build_process(visits: Visits, dense_ids: DenseIds) -> tuple[EmpiricalProcess
       holds the kept ones in order.
     """
     state = dense_ids(visits.group, visits.anchor_key)
+    successor = np.roll(state, -1)
+    is_last = np.diff(visits.rollout, append=-1) != 0
     kept = np.ones(len(state), bool)
     if visits.dropped.any():
-        kept = _without_dead_ends(state, visits)
-        visits = visits.select(kept)
-        state = dense_ids(visits.group, visits.anchor_key)
+        kept = _without_dead_ends(state, is_last, is_last & visits.dropped[visits.rollout])
+    rewards = None if visits.reward is None else Rewards(visits.reward, visits.rollout, kept)
+    if not kept.all():
+        # A kept visit still leads to the state it led to, also where the visit there is gone.
+        visits, is_last = visits.select(kept), is_last[kept]
+        renamed = np.zeros(len(kept), np.int64)
+        renamed[state[kept]] = dense_ids(visits.group, visits.anchor_key)
+        state, successor = renamed[state[kept]], renamed[successor[kept]]
     pair = dense_ids(state, visits.action_key)
-    is_last = np.diff(visits.rollout, append=-1) != 0
-    successor = np.empty(len(state), np.int64)
-    successor[:-1] = state[1:]
     ending = visits.rollout[is_last]
     successor[is_last] = np.where(visits.success[ending], SUCCESS, FAILURE)
     if visits.continues.any():
@@ -242,7 +266,7 @@ def build_process(visits: Visits, dense_ids: DenseIds) -> tuple[EmpiricalProcess
         pair,
         successor,
         exit_value,
-        visits.reward,
+        rewards,
         visits.invalid,
         visits.rollout,
         visits.success,
@@ -272,19 +296,16 @@ def _continued(visits: Visits, state: Ints, is_last: Bools, successor: Ints) -> 
     return np.where(follows, state[np.where(known, match, 0)], successor)
 
 
-def _without_dead_ends(state: Ints, visits: Visits) -> Bools:
-    """Which visits stay when dropped last transitions leave states without a way on.
+def _without_dead_ends(state: Ints, is_last: Bools, dropped: Bools) -> Bools:
+    """Which visits stay when dropped transitions leave states without a way on.
 
-    A visit is one observed transition. The last visits of dropped rollouts go first; a state
-    whose transitions are all gone takes the transitions into it with it, and so on.
+    A visit is one observed transition. The `dropped` ones go first; a state whose transitions are
+    all gone takes the transitions into it with it, and so on.
     """
-    is_last = np.diff(visits.rollout, append=-1) != 0
-    kept: Bools = ~(is_last & visits.dropped[visits.rollout])
+    kept: Bools = ~dropped
     while True:
         dead = np.bincount(state[kept], minlength=int(state.max()) + 1) == 0
-        into_dead = np.zeros_like(kept)
-        into_dead[:-1] = dead[state[1:]] & ~is_last[:-1]
-        smaller = kept & ~into_dead
+        smaller = kept & ~(dead[np.roll(state, -1)] & ~is_last)
         if np.array_equal(smaller, kept):
             return kept
         kept = smaller

@@ -16,7 +16,7 @@ __all__ = ["Place", "Rollouts", "arrange"]
 Place = Callable[[int], str]
 """Row of the step table -> `file:line` or `file row n`."""
 
-_LOCATION = ("source", "source_row", "anchor_id", "anchor_bytes")
+_LOCATION = ("source", "source_row", "reply_digest", "anchor_bytes")
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,11 @@ def _find_duplicates(
             "add the column that tells them apart with --key, or choose with "
             "--on-duplicate first|last",
         )
-    is_winner = positions == winner
-    lost = ~is_winner
+    # Of rows equal to the winner the earliest stays and the others are its copies.
+    earliest = np.empty(len(heads), np.int64)
+    earliest[run[equal][::-1]] = positions[equal][::-1]
+    winner = earliest[run]
+    lost = positions != winner
     keep = np.ones(len(order), bool)
     keep[positions[lost]] = False
     new_position = np.cumsum(keep) - 1

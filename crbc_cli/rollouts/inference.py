@@ -63,7 +63,7 @@ def _by_stride(frame: pl.DataFrame, stride: int, place: Place) -> pl.DataFrame:
     starts = np.flatnonzero(begins)
     first_run = np.searchsorted(source[starts], source[starts], side="left")
     block = (np.arange(len(starts)) - first_run) // stride
-    prompts = frame["prompt"] if "prompt" in frame.columns else frame["anchor_key"]
+    prompts = frame["prompt"] if "prompt" in frame.columns else frame["reply_key"]
     heads = pl.DataFrame(
         {"row": starts, "source": source[starts], "block": block, "prompt": prompts[starts]}
     )

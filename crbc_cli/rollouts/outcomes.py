@@ -65,21 +65,23 @@ def read_outcomes(
     scored = outcome.is_not_null().to_numpy() & rewarded
     if options.boundary != "outcome":
         scored &= last.get_column(f"number:{options.boundary}").is_not_null().to_numpy()
+    success = outcome.fill_null(False).to_numpy() & scored
     unscored = np.flatnonzero(~scored)
     if len(unscored):
         _report_unscored(unscored, rollouts, options, place, notes)
         if options.unscored == "fail":
             scored = np.ones_like(scored)
-    success = outcome.fill_null(False).to_numpy() & scored
     cut = ~success & scored & _cut(last, options)
     takes_part = scored & ~(cut & (options.truncated == "exclude"))
     counts = takes_part & ~(cut & (options.truncated == "censor"))
-    boundary = _boundary(last, success, cut, options, rollouts, place)
+    boundary = _boundary(last, success, options, rollouts, place)
+    boundary[cut] = 0.0
+    boundary[unscored] = 0.0
     if advantage.reward == "outcome":
         reward = success.astype(np.float64) * advantage.success_reward
     reward = np.where(counts, reward, 0.0)
-    graded = boundary if options.boundary != "outcome" else reward
-    status = _group_status(rollouts, counts, success, graded, options.expected_group_size)
+    worths = [reward] if options.boundary == "outcome" else [reward, boundary]
+    status = _group_status(rollouts, counts, success, worths, options.expected_group_size)
     return Outcomes(success, scored, cut, takes_part, counts, boundary, reward, status)
 
 
@@ -155,11 +157,11 @@ def _cut(last: pl.DataFrame, options: OutcomeOptions) -> NDArray[np.bool_]:
 def _boundary(
     last: pl.DataFrame,
     success: NDArray[np.bool_],
-    cut: NDArray[np.bool_],
     options: OutcomeOptions,
     rollouts: Rollouts,
     place: Place,
 ) -> NDArray[np.float64]:
+    """Value of each rollout's end if it was not cut, float64 (r,)."""
     if options.boundary == "outcome":
         return success.astype(np.float64)
     values = last.get_column(f"number:{options.boundary}")
@@ -171,7 +173,7 @@ def _boundary(
             place(int(rollouts.last[first])),
             "rescale the column",
         )
-    return np.where(cut, 0.0, values.fill_null(0.0).to_numpy())
+    return values.fill_null(0.0).to_numpy().copy()
 
 
 def _reward(
@@ -198,23 +200,29 @@ def _group_status(
     rollouts: Rollouts,
     counts: NDArray[np.bool_],
     success: NDArray[np.bool_],
-    graded: NDArray[np.float64],
+    worths: list[NDArray[np.float64]],
     expected: int,
 ) -> NDArray[np.int64]:
-    """Index into GROUP_STATUSES of the first that holds, shape (groups,)."""
+    """Index into GROUP_STATUSES of the first that holds, shape (groups,).
+
+    A group is constant where one of `worths` (reward, graded boundary) is equal for all.
+    """
     group, groups = rollouts.group[counts], rollouts.groups
     number = np.bincount(group, minlength=groups)
     successes = np.bincount(group, success[counts], groups)
-    high, low = np.full(groups, -np.inf), np.full(groups, np.inf)
-    np.maximum.at(high, group, graded[counts])
-    np.minimum.at(low, group, graded[counts])
+    constant = np.zeros(groups, bool)
+    for worth in worths:
+        high, low = np.full(groups, -np.inf), np.full(groups, np.inf)
+        np.maximum.at(high, group, worth[counts])
+        np.minimum.at(low, group, worth[counts])
+        constant |= high == low
     conditions = {
         "unscored": number == 0,
         "singleton": number == 1,
         "incomplete": number < expected,
         "all_success": successes == number,
         "all_fail": successes == 0,
-        "constant": high == low,
+        "constant": constant,
         "ok": np.ones(groups, bool),
     }
     return np.select(list(conditions.values()), [_STATUS_CODE[name] for name in conditions])

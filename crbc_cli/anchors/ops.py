@@ -1,0 +1,99 @@
+"""Text operations of rule files and options, as polars expressions over a string column.
+
+Whole strings are never rewritten for nothing: cutting comes first where rules say so, and patterns
+are such that they match rarely.
+"""
+
+import re
+
+import polars as pl
+
+from crbc_cli.anchors.rulefile import Op
+from crbc_cli.errors import OptionError
+from crbc_cli.options import AnchorOptions
+
+__all__ = ["apply_ops", "formatted", "matches_any", "option_ops"]
+
+_BLANKS = r"[ \t\r\n\x0b\x0c\x{a0}]{2,}|[\t\r\n\x0b\x0c\x{a0}]"
+_IDS = (
+    r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}|\b[0-9a-f]{12,}\b"
+)
+
+
+def option_ops(options: AnchorOptions) -> tuple[Op, ...]:
+    """`--mask` and `--normalize` as operations, in the fixed order mask, nfc, strip, whitespace,
+    case.
+
+    Raises:
+      OptionError: a pattern that cannot be compiled.
+    """
+    for pattern in options.mask:
+        try:
+            pl.Series([""]).str.replace_all(pattern, "")
+        except pl.exceptions.PolarsError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise OptionError(
+                f"--mask {pattern!r} is not a regular expression ({reason})",
+                todo="Rust syntax, without look-around",
+            ) from error
+    named = (Op(op="nfc"), Op(op="strip"), Op(op="whitespace"), Op(op="case"))
+    return (
+        *(Op(op="replace", pattern=pattern) for pattern in options.mask),
+        *(op for op in named if op.op in options.normalize),
+    )
+
+
+def apply_ops(text: pl.Expr, ops: tuple[Op, ...]) -> pl.Expr:
+    """`text` after the operations, in order."""
+    for op in ops:
+        text = _apply(text, op)
+    return text
+
+
+def _apply(text: pl.Expr, op: Op) -> pl.Expr:
+    match op.op:
+        case "replace":
+            return text.str.replace_all(op.pattern, op.to)
+        case "keep":
+            group: int | str = "keep" if "<keep>" in op.pattern else 0
+            kept = (
+                text.str.extract_groups(op.pattern).struct.field("keep")
+                if group == "keep"
+                else text.str.extract(f"({op.pattern})", 1)
+            )
+            return pl.coalesce(kept, text)
+        case "cut_after":
+            return text.str.splitn(op.text, 2).struct.field("field_0")
+        case "cut_before":
+            parts = text.str.splitn(op.text, 2)
+            return pl.coalesce(parts.struct.field("field_1"), text)
+        case "sort_list":
+            return text.str.split(op.separator).list.sort().list.join(op.separator)
+        case "numbers":
+            return text.str.replace_all(r"\d+", "#")
+        case "ids":
+            return text.str.replace_all(_IDS, "#")
+        case "nfc":
+            return text.str.normalize("NFC")
+        case "strip":
+            return text.str.strip_chars()
+        case "whitespace":
+            return text.str.strip_chars().str.replace_all(_BLANKS, " ")
+        case "case":
+            return text.str.to_lowercase()
+
+
+def matches_any(text: pl.Expr, patterns: tuple[str, ...]) -> pl.Expr:
+    """Whether any pattern occurs; false where the text is null."""
+    if not patterns:
+        return pl.lit(False)
+    together = "|".join(f"(?:{p})" for p in patterns)
+    return text.str.contains(together).fill_null(False)
+
+
+def formatted(groups: pl.Expr, template: str) -> pl.Expr:
+    """A template with {group}s filled from extracted groups; null where the pattern failed."""
+    names = re.findall(r"\{(\w+)\}", template)
+    if not names:
+        return pl.lit(template)
+    return pl.format(re.sub(r"\{\w+\}", "{}", template), *(groups.struct.field(n) for n in names))

@@ -1,0 +1,65 @@
+"""`crbc explain`."""
+
+from typing import Annotated
+
+import typer
+
+from crbc_cli.cli.options import Run, log_command
+
+_EPILOG = "Example: crbc explain logs.parquet --group task-7 --step 3:12"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+
+    @log_command(app, "explain", epilog=_EPILOG)
+    def explain(
+        run: Run,
+        group: Annotated[
+            str | None,
+            typer.Option(
+                metavar="ID",
+                show_default=False,
+                help="Group id; may be left out for a log of one group.",
+            ),
+        ] = None,
+        step: Annotated[
+            str | None,
+            typer.Option(metavar="ROLLOUT:STEP", help="Explain one step instead of the group."),
+        ] = None,
+        file: Annotated[
+            str | None,
+            typer.Option(metavar="NAME", help="Input to look in, where several hold that group."),
+        ] = None,
+        key_value: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="COL=VALUE", help="Value of a --key column, where it tells groups apart."
+            ),
+        ] = None,
+        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    ) -> None:
+        """Show why a group's steps, or one step, got the credit they got."""
+        from crbc_cli.cli.console import finish, print_json, show
+        from crbc_cli.engine.clock import Clock
+        from crbc_cli.notes import Notes
+
+        notes, clock = Notes(), Clock()
+        with clock("import"):
+            from crbc_cli import api
+            from crbc_cli.report.explain import explanation_report, explanation_to_dict
+        found = api.explain(
+            run.logs,
+            group,
+            step=step,
+            file=file,
+            key_values=key_value or (),
+            settings=run.settings,
+            clock=clock,
+            notes=notes,
+        )
+        if json:
+            print_json(explanation_to_dict(found))
+        else:
+            show(*explanation_report(found))
+        finish(run, notes, clock)

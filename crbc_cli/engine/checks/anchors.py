@@ -1,0 +1,125 @@
+"""Checks on anchors and actions: do they tell situations apart, and do rollouts share them?"""
+
+import polars as pl
+
+from crbc_cli.engine.checks.codes import Finding, found
+from crbc_cli.engine.checks.facts import Facts
+
+__all__ = ["ANCHOR_CHECKS"]
+
+_GROWS = 0.9
+_GROWING_SHARE = 0.8
+_SHARED_SHARE = 0.1
+
+
+def _rows(facts: Facts, code: str, oddity: str) -> Finding | None:
+    hit = facts.rollouts.filter(pl.col(f"n:{oddity}") > 0)
+    rows = int(hit[f"n:{oddity}"].sum())
+    return found(code, rows, facts.rows, "rows", facts.places(hit[f"at:{oddity}"]))
+
+
+def missing_observations(facts: Facts) -> Finding | None:
+    """Rows without an anchor."""
+    return _rows(facts, "missing_observations", "no_anchor")
+
+
+def empty_observations(facts: Facts) -> Finding | None:
+    """Anchors that are empty text after their rules."""
+    return _rows(facts, "empty_observations", "empty")
+
+
+def null_actions(facts: Facts) -> Finding | None:
+    """Rows without an action."""
+    return _rows(facts, "null_actions", "null_action")
+
+
+def growing_anchors(facts: Facts) -> Finding | None:
+    """Anchors that hold the history: their length rises with the step in most rollouts.
+
+    Rank correlation of at least 0.9 in more than 80 % of the rollouts with three visits; with two
+    if none has three; across the rollouts of a group if the log keeps one row per rollout.
+    """
+    rollouts = facts.rollouts.filter(pl.col("visits") > 1)
+    if rollouts.height:
+        longer = rollouts.filter(pl.col("visits") > 2)
+        pool, unit, place = (longer if longer.height else rollouts), "rollouts", "last"
+    else:
+        pool, unit, place = facts.groups.filter(pl.col("visits") > 1), "groups", "first"
+    hit = pool.filter(pl.col("growth") >= _GROWS)
+    if hit.height <= _GROWING_SHARE * pool.height:
+        return None
+    if unit == "groups":
+        where = facts.group_places(hit, "status")
+        return found("growing_anchors", hit.height, pool.height, unit, where)
+    start, end = (int(hit[c].median() or 0) for c in ("first_bytes", "last_bytes"))  # type: ignore[arg-type]
+    detail = f"from {start} to {end} bytes (medians of first and last step)"
+    where = facts.rollout_places(hit, place)
+    return found("growing_anchors", hit.height, pool.height, unit, where, detail)
+
+
+def _several(facts: Facts) -> pl.DataFrame:
+    """Groups in which several rollouts could share an anchor."""
+    return facts.groups.filter(pl.col("members") > 1)
+
+
+def singleton_anchors(facts: Facts) -> Finding | None:
+    """Not one anchor is visited twice."""
+    groups = _several(facts)
+    anchors, single = int(groups["anchors"].sum()), int(groups["single"].sum())
+    if single < anchors:
+        return None
+    where = facts.group_places(groups, "status")
+    return found("singleton_anchors", single, anchors, "anchors", where)
+
+
+def few_shared_anchors(facts: Facts) -> Finding | None:
+    """Hardly any visit shares its anchor with another rollout."""
+    groups = _several(facts)
+    visits, shared = int(groups["visits"].sum()), int(groups["shared"].sum())
+    if shared >= _SHARED_SHARE * visits or groups["single"].sum() == groups["anchors"].sum():
+        return None
+    detail = f"{shared} visits are shared"
+    return found("few_shared_anchors", visits - shared, visits, "visits", detail=detail)
+
+
+def one_action_anchors(facts: Facts) -> Finding | None:
+    """No choice is ever seen, although anchors are shared."""
+    groups = _several(facts)
+    visits = int(groups["visits"].sum())
+    if groups["choice"].sum() or groups["single"].sum() == groups["anchors"].sum():
+        return None
+    return found("one_action_anchors", visits, visits, "visits")
+
+
+def aliased_anchors(facts: Facts) -> Finding | None:
+    """Anchors at which an action has several successors, or ends both ways."""
+    groups = facts.groups
+    hit = groups.filter(pl.col("aliased") > 0)
+    count, anchors = int(hit["aliased"].sum()), int(groups["anchors"].sum())
+    share = 100 * hit["aliased_visits"].sum() / max(int(groups["visits"].sum()), 1)
+    detail = f"{share:.1f} % of the visits, {int(hit['mixed'].sum())} with mixed outcomes"
+    where = facts.places(hit["at_aliased"])
+    return found("aliased_anchors", count, anchors, "anchors", where, detail)
+
+
+def hub_anchors(facts: Facts) -> Finding | None:
+    """Short texts that join many situations."""
+    groups = facts.groups
+    hit = groups.filter(pl.col("hubs") > 0).sort("hub_visits", descending=True, maintain_order=True)
+    count, anchors = int(hit["hubs"].sum()), int(groups["anchors"].sum())
+    share = 100 * hit["hub_visits"].sum() / max(int(groups["visits"].sum()), 1)
+    where = facts.places(hit["at_hub"])
+    return found("hub_anchors", count, anchors, "anchors", where, f"{share:.1f} % of the visits")
+
+
+ANCHOR_CHECKS = (
+    missing_observations,
+    empty_observations,
+    null_actions,
+    growing_anchors,
+    singleton_anchors,
+    few_shared_anchors,
+    one_action_anchors,
+    aliased_anchors,
+    hub_anchors,
+)

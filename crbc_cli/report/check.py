@@ -1,0 +1,124 @@
+"""`crbc check` as text: the log in numbers, then problems, then notes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from crbc_cli.report.text import percent, plain_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from crbc_cli.engine.check import CheckReport, Summary
+    from crbc_cli.engine.checks.codes import Finding
+
+__all__ = ["check_parts", "code_rows", "code_table"]
+
+_SHOWN_PLACES = 3
+_SHOWN_BATCHES = 20
+
+
+def code_rows() -> list[dict[str, Any]]:
+    """Every finding there can be, for `--list --json`."""
+    from crbc_cli.engine.checks.codes import CODES
+
+    return [asdict(code) for code in CODES.values()]
+
+
+def code_table() -> Table:
+    """Every finding there can be, for `--list`."""
+    table = plain_table("Findings of crbc check", "code", "severity", "meaning; what to do", left=3)
+    table.columns[0].no_wrap = True
+    for row in code_rows():
+        table.add_row(row["code"], row["severity"], f"{row['meaning']}; {row['advice']}")
+    return table
+
+
+def check_parts(report: "CheckReport") -> "Iterator[RenderableType]":
+    """Renderables in order: summary, batches where there are several, findings, a last line."""
+    yield _summary_table(report.summary)
+    if len(report.batches) > 1:
+        yield _batch_table(report.batches)
+    for finding in report.findings:
+        yield _finding_block(finding)
+    notes = len(report.findings) - report.problems
+    yield Text(f"{_counted(report.problems, 'problem')}, {_counted(notes, 'note')}")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _summary_table(s: "Summary") -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    sizes = ", ".join(f"{groups} with {size}" for size, groups in s.group_sizes.items())
+    low, middle, high = s.rollout_rows
+    endings = ", ".join(f"{count} {name}" for name, count in s.endings.items() if count)
+    contents = (
+        f"; {s.anchors_in_several_groups} contents occur in several groups, kept apart"
+        if s.anchors_in_several_groups
+        else ""
+    )
+    rows = [
+        ("log", f"{_counted(s.files, 'file')}, {s.rows} rows, {s.rollouts} rollouts"),
+        ("groups", f"{s.groups} ({sizes} rollouts)"),
+        ("rows per rollout", f"{low} to {high}, median {middle:g}"),
+        ("endings", endings),
+        ("success rate", percent(s.success_rate)),
+        (
+            "mean outcome",
+            f"{_number(s.outcome_mean_rollouts)} over rollouts, "
+            f"{_number(s.outcome_mean_rows)} over rows",
+        ),
+        ("anchors", f"{s.anchors}, {_number(s.visits_per_anchor)} visits each{contents}"),
+        ("visits", f"{percent(s.shared_share)} at anchors that several rollouts share"),
+        ("", f"{percent(s.choice_share)} at anchors with two actions or more"),
+        ("", f"{percent(s.top_anchor_share)} at the most visited anchor of each group"),
+    ]
+    if s.anchor_bytes:
+        least, median, most_of, most = s.anchor_bytes
+        rows.append(("anchor bytes", f"{least} to {most}, median {median}, 90 % below {most_of}"))
+    if s.invalid_share:
+        rows.append(("invalid actions", percent(s.invalid_share)))
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _batch_table(batches: "Sequence[dict[str, Any]]") -> Table:
+    """Files and training steps; of many, the smaller ones and the last."""
+    shown = [b for b in batches if b["smaller"]]
+    shown = list(batches) if len(batches) <= _SHOWN_BATCHES else shown[:_SHOWN_BATCHES]
+    title = f"Files and training steps ({len(shown)} of {len(batches)} shown)"
+    table = plain_table(title, "file", "step", "rows", "rollouts", "groups", "")
+    for batch in shown:
+        step = "-" if batch["training_step"] is None else batch["training_step"]
+        numbers = (str(batch[name]) for name in ("rows", "rollouts", "groups"))
+        table.add_row(batch["source_file"], step, *numbers, "smaller" if batch["smaller"] else "")
+    return table
+
+
+def _finding_block(finding: "Finding") -> Table:
+    """Code, count and message on top; places and advice indented below."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True, min_width=7)
+    table.add_column()
+    style = "bold red" if finding.severity == "problem" else "bold"
+    head = Text.assemble((finding.code, style), f"  {finding.count} of {finding.of} {finding.unit}")
+    table.add_row(Text(finding.severity, style), head)
+    table.add_row("", finding.message)
+    if finding.where:
+        rest = finding.count - min(len(finding.where), _SHOWN_PLACES)
+        shown = "; ".join(finding.where[:_SHOWN_PLACES])
+        table.add_row("", f"at {shown}" + ("; …" if rest > 0 else ""))
+    table.add_row("", f"do: {finding.advice}")
+    return table

@@ -1,0 +1,235 @@
+"""One group or one step for people: what was seen, what it is worth, and why."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.table import Table
+
+from crbc_cli.engine.explanation import (
+    ActionFacts,
+    AnchorFacts,
+    GroupExplanation,
+    RolloutFacts,
+    StepExplanation,
+)
+from crbc_cli.report.excerpt import first_lines, one_line
+from crbc_cli.report.formulas import anchor_name, step_formulas
+from crbc_cli.report.text import plain_table
+from crbc_cli.tables import GROUP_STATUSES, REASONS
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["explanation_report", "explanation_to_dict"]
+
+_WIDTH = 76
+_TEXT_LINES = 12
+_MOST = 8
+
+
+def explanation_report(found: GroupExplanation | StepExplanation) -> "list[RenderableType]":
+    """A group, or one step of it, for the terminal."""
+    return _group_report(found) if isinstance(found, GroupExplanation) else _step_report(found)
+
+
+def explanation_to_dict(found: GroupExplanation | StepExplanation) -> dict[str, Any]:
+    """The same for `--json`, with a step's formulas and remarks."""
+    if isinstance(found, GroupExplanation):
+        return found.to_dict()
+    return found.to_dict() | {
+        "formulas": [formula.to_dict() for formula in step_formulas(found)],
+        "remarks": _remarks(found),
+    }
+
+
+def _group_report(group: GroupExplanation) -> "list[RenderableType]":
+    """The group's rollouts, then each anchor with its actions."""
+    steps = sum(len(rollout.steps) for rollout in group.rollouts)
+    rollouts = plain_table("", "rollout", "outcome", "steps", "A_G", left=2)
+    for rollout in group.rollouts:
+        rollouts.add_row(
+            one_line(str(rollout.rollout_id), 36),
+            rollout.outcome,
+            str(len(rollout.steps)),
+            _group_term(rollout),
+        )
+    parts: list[RenderableType] = [
+        _group_line(group),
+        f"{_count(len(group.rollouts), 'rollout')}, {_count(steps, 'step')}, "
+        f"{_count(len(group.anchors), 'anchor')}",
+        *_option_lines(group),
+        rollouts,
+    ]
+    names = {anchor.anchor: anchor_name(anchor) for anchor in group.anchors}
+    for anchor in group.anchors:
+        parts += [
+            one_line(f"#{anchor.anchor} {anchor.observation}", _WIDTH),
+            f"  {_anchor_line(anchor)}",
+            Padding(_actions_table(anchor.actions, names), (0, 0, 1, 2)),
+        ]
+    return parts
+
+
+def _step_report(step: StepExplanation) -> "list[RenderableType]":
+    """The step's anchor with its actions and visits, the computation, and remarks."""
+    group, anchor, rollout = step.group, step.anchor, step.rollout
+    name = one_line(f"{rollout.rollout_id}:{step.step.step}", 40)
+    parts: list[RenderableType] = [
+        f"step {name} of {_group_line(group)}",
+        f"row {step.step.source_row} of {rollout.source_file}; "
+        f"rollout of {_count(len(rollout.steps), 'step')}, {rollout.outcome}",
+        *_option_lines(group),
+        "",
+        "observation" if anchor is None else f"observation (anchor #{anchor.anchor})",
+        *_block(step.observation),
+        "action",
+        *_block(step.action),
+        "",
+    ]
+    if anchor is not None:
+        own = anchor.actions[step.step.action_index or 0]
+        ordered = [own, *(a for a in anchor.actions if a is not own)]
+        names = {a.anchor: anchor_name(a) for a in group.anchors}
+        reaching = [str(group.rollouts[i].rollout_id) for i in step.reachable]
+        parts += [
+            _anchor_line(anchor),
+            Padding(_actions_table(ordered[: 2 * _MOST], names, own), (0, 0, 1, 0)),
+            *_visit_lines(group, anchor),
+            f"evidence from rollouts {_some(reaching)}",
+            "",
+        ]
+    computation = Table.grid(padding=(0, 1))
+    for formula in step_formulas(step, _MOST):
+        computation.add_row(one_line(formula.symbol, 24), formula.right_side())
+    remarks = _remarks(step)
+    return [*parts, computation, *([""] if remarks else []), *remarks]
+
+
+def _remarks(step: StepExplanation) -> list[str]:
+    """What is special about the step, in words."""
+    anchor, options, status = step.anchor, step.group.settings.credit, step.group.group_status
+    remarks = []
+    if status != "ok":
+        remarks.append(f"{status}: {GROUP_STATUSES[status]}")
+    if step.step.reason is not None:
+        remarks.append(f"{step.step.reason}: {REASONS[step.step.reason]}")
+    if anchor is None:
+        return remarks
+    if not anchor.gate:
+        kind = options.gate.removesuffix("s")
+        remarks.append(f"gate closed: one {kind} was seen at this anchor, so no step credit")
+    elif anchor.sigma == 0:
+        remarks.append("no spread: all actions of this anchor are worth the same")
+    elif anchor.sigma < options.floor:
+        remarks.append("damped: sigma is below the floor")
+    return remarks
+
+
+def _group_line(group: GroupExplanation) -> str:
+    keys = "".join(f", {column} {value}" for column, value in group.key.items())
+    files = one_line(_some(group.source_files), 60)
+    return f"group {one_line(str(group.group_id), 40)}{keys} of {files}: {group.group_status}"
+
+
+def _option_lines(group: GroupExplanation) -> list[str]:
+    """The options behind the numbers; extensions and penalties only where they are on."""
+    settings = group.settings
+    credit, term, outcome = settings.credit, settings.group_advantage, settings.outcome
+    depth = "inf" if credit.depth == math.inf else f"{credit.depth:.0f}"
+    extras = {
+        f"sigma of the {credit.sigma}": credit.sigma != "depth",
+        f"penalty {term.penalty:g} ({term.invalid_penalty})": term.invalid_penalty != "none",
+        "intermediate rewards": credit.intermediate_rewards,
+        f"boundary {outcome.boundary}": outcome.boundary != "outcome",
+        f"truncated {outcome.truncated}": outcome.truncated != "fail",
+        f"unscored {outcome.unscored}": outcome.unscored != "exclude",
+    }
+    active = ", ".join(text for text, on in extras.items() if on)
+    return [
+        f"depth {depth}, discount {credit.discount:g}, floor {credit.floor:g}, "
+        f"gate {credit.gate}, weights {credit.w_g:g} and {credit.w_s:g}",
+        f"A_G: {term.estimator} of {term.reward} per {term.episode_stats.removesuffix('s')}",
+        *([active] if active else []),
+    ]
+
+
+def _group_term(rollout: RolloutFacts) -> str:
+    varies = len({step.group_advantage for step in rollout.steps}) > 1
+    return "varies" if varies else _signed(rollout.group_advantage, 4)
+
+
+def _anchor_line(anchor: AnchorFacts) -> str:
+    rollouts = len({visit.rollout for visit in anchor.visits})
+    value = "-" if anchor.state_value is None else f"{anchor.state_value:.6f}"
+    return (
+        f"{_count(len(anchor.visits), 'visit')} by {_count(rollouts, 'rollout')}, "
+        f"{anchor.reachable_rollouts} reachable; V {value}, sigma {anchor.sigma:.6f}"
+        f"{'' if anchor.gate else ', gate closed'}"
+    )
+
+
+def _actions_table(
+    actions: Sequence[ActionFacts],
+    names: dict[int, str],
+    own: ActionFacts | None = None,
+) -> Table:
+    """Actions with count, values and successors; `own` is marked."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column, width in (("action", 22), ("count", 5), ("Q", 9), ("credit", 9), ("A_S", 7)):
+        table.add_column(
+            column, width=width, no_wrap=True, justify="left" if column == "action" else "right"
+        )
+    table.add_column("leads to", overflow="fold")
+    for action in actions:
+        text = one_line(action.action, 20)
+        table.add_row(
+            text if own is None else f"{'>' if action is own else ' '} {text}",
+            str(action.count),
+            "-" if action.action_value is None else f"{action.action_value:.6f}",
+            _signed(action.credit, 6),
+            _signed(action.step_credit, 4),
+            _some(
+                [
+                    f"{x.boundary if x.anchor is None else names.get(x.anchor, f'#{x.anchor}')}"
+                    f" x{x.count}"
+                    for x in action.successors
+                ]
+            ),
+        )
+    return table
+
+
+def _visit_lines(group: GroupExplanation, anchor: AnchorFacts) -> list[str]:
+    """Where each action was taken, as rollout:step."""
+    lines = []
+    for index, action in enumerate(anchor.actions[:_MOST]):
+        places = [
+            f"{group.rollouts[v.rollout].rollout_id}:{v.step}"
+            for v in anchor.visits
+            if v.action_index == index
+        ]
+        lines.append(f"{one_line(action.action, 20)} at {_some(places)}")
+    return lines
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(one_line(name, 40) for name in names[:_MOST]) + more
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _signed(value: float | None, digits: int) -> str:
+    if value is None:
+        return "-"
+    rounded = round(value, digits)
+    return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
+
+
+def _block(text: str | None) -> list[str]:
+    """Log text, indented."""
+    return [f"  {line}" for line in first_lines(text or "-", _WIDTH, _TEXT_LINES)]

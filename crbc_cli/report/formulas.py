@@ -1,0 +1,207 @@
+"""The formulas behind one step's numbers, with the numbers filled in, as plain ASCII text.
+
+Source of each rule: CRBC (arXiv 2609.35082), eqs. 4 and 6-10 (values), 13-15 (step credit and
+combination).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from crbc_cli.engine.explanation import ActionFacts, AnchorFacts, StepExplanation, Successor
+from crbc_cli.report.excerpt import one_line
+
+__all__ = ["Formula", "anchor_name", "step_formulas"]
+
+_MOST_TERMS = 6
+_NAME_WIDTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """One line of the computation.
+
+    Attributes:
+      symbol: what is computed, for example `Q(a)`.
+      rule: the general formula.
+      filled: the same with this step's numbers, without the result; empty if nothing is computed.
+      value: the result; None where there is none.
+      digits: decimals the result is shown with.
+    """
+
+    symbol: str
+    rule: str
+    filled: str
+    value: float | None
+    digits: int = 6
+
+    def right_side(self) -> str:
+        """For example `= 0.98 * V(M) = 0.98 * 0.653333 = 0.640267`."""
+        result = "none" if self.value is None else f"{_rounded(self.value, self.digits)}"
+        return f"= {self.filled} = {result}" if self.filled else f"= {result}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {name: value for name, value in asdict(self).items() if name != "digits"}
+
+
+def anchor_name(anchor: AnchorFacts) -> str:
+    """Its observation if that is one short line, else its number."""
+    text = anchor.observation
+    return text if text and one_line(text, _NAME_WIDTH) == text else f"#{anchor.anchor}"
+
+
+def step_formulas(step: StepExplanation, most: int | None = None) -> list[Formula]:
+    """The computation of a step's advantage, first things first.
+
+    Args:
+      step: the step.
+      most: action values to show, the step's own first; None for all.
+    """
+    anchor = step.anchor
+    if anchor is None or step.step.credit is None:
+        return _combination(step)
+    own = anchor.actions[step.step.action_index or 0]
+    return [
+        *_values(step, anchor, own, most),
+        *_step_credit(step, anchor, own),
+        *_combination(step),
+    ]
+
+
+def _values(
+    step: StepExplanation, anchor: AnchorFacts, own: ActionFacts, most: int | None
+) -> list[Formula]:
+    depth = step.group.settings.credit.depth
+    q, v = ("Q", "V") if depth == math.inf else (f"Q^{depth:.0f}", f"V^{depth:.0f}")
+    lines = []
+    for action in [own, *(a for a in anchor.actions if a is not own)][:most]:
+        rule, filled = _local(anchor, action) if depth == 0 else _backup(step, action)
+        lines.append(Formula(f"{q}({_name(action)})", rule, filled, action.action_value))
+    mean = _weighted(anchor, [_number(a.action_value or 0.0) for a in anchor.actions])
+    return [
+        *lines,
+        Formula(v, f"sum_a N(s,a)/N(s) * {q}(a)", mean, anchor.state_value),
+        Formula(
+            f"A({_name(own)})",
+            f"{q}(a) - {v}",
+            f"{_number(own.action_value or 0.0)} - {_number(anchor.state_value or 0.0)}",
+            step.step.credit,
+        ),
+    ]
+
+
+def _local(anchor: AnchorFacts, action: ActionFacts) -> tuple[str, str]:
+    """Depth 0: (rule, filled) of the mean suffix return."""
+    index = anchor.actions.index(action)
+    returns = [_number(x.suffix_return) for x in anchor.visits if x.action_index == index]
+    return "mean of the suffix returns G of its visits", f"({_sum(returns)}) / {action.count}"
+
+
+def _backup(step: StepExplanation, action: ActionFacts) -> tuple[str, str]:
+    """Depth 1 and more: (rule, filled) of one Bellman backup."""
+    options = step.group.settings.credit
+    before = "V" if options.depth == math.inf else f"V^{options.depth - 1:.0f}"
+    names = {a.anchor: f"{before}({anchor_name(a)})" for a in step.group.anchors}
+
+    def total(terms: Sequence[str]) -> str:
+        if len(terms) == 1:
+            return terms[0]
+        counted = zip(action.successors, terms, strict=True)
+        return f"({_sum([f'{x.count}/{action.count} * {term}' for x, term in counted])})"
+
+    symbols = total(
+        [names[x.anchor] if x.anchor is not None else str(x.boundary) for x in action.successors]
+    )
+    numbers = total([_worth(x) for x in action.successors])
+    reward, rule = "", f"discount * sum_x N(s,a,x)/N(s,a) * {before}(x)"
+    if action.reward is not None:
+        reward, rule = f"{_number(action.reward)} + ", f"mean reward + {rule}"
+    discount = f"{options.discount:g}"
+    return rule, f"{reward}{discount} * {symbols} = {reward}{discount} * {numbers}"
+
+
+def _worth(successor: Successor) -> str:
+    value = successor.value or 0.0
+    return _number(value) if successor.boundary is None else f"{value:g}"
+
+
+def _step_credit(step: StepExplanation, anchor: AnchorFacts, own: ActionFacts) -> list[Formula]:
+    options, penalties = step.group.settings.credit, step.group.settings.group_advantage
+    credit, symbol, lines = step.step.credit or 0.0, f"A({_name(own)})", []
+    if penalties.invalid_penalty in ("step", "both"):
+        size = penalties.penalty / penalties.success_reward
+        filled = f"{_number(credit)} - {size:g} * ({own.invalid:.4f} - {anchor.invalid:.4f})"
+        credit -= size * (own.invalid - anchor.invalid)
+        symbol = f"A'({_name(own)})"
+        rule = "A(a) - penalty * (invalid share of a - invalid share of the anchor)"
+        lines.append(Formula(symbol, rule, filled, credit))
+    squares = _weighted(anchor, [f"{_number(a.sigma_credit)}^2" for a in anchor.actions])
+    closure = " of the closure" if options.sigma == "closure" else ""
+    lines.append(
+        Formula(
+            "sigma", f"sqrt(sum_a N(s,a)/N(s) * A(a)^2){closure}", f"sqrt({squares})", anchor.sigma
+        )
+    )
+    alone = step.group.group_status == "singleton" and penalties.singleton == "zero"
+    filled = f"{_number(credit)} / max({_number(anchor.sigma)}, {options.floor:g})"
+    lines.append(
+        Formula(
+            "A_S",
+            f"gate * {symbol.split('(')[0]}(a) / max(sigma, floor)",
+            filled if anchor.gate and not alone else "",
+            step.step.step_credit,
+            4,
+        )
+    )
+    return lines
+
+
+def _combination(step: StepExplanation) -> list[Formula]:
+    options, numbers, terms = step.group.settings, step.step, step.trajectory
+    rule = {
+        "grpo": "(score - mean) / (std + eps)",
+        "dr-grpo": "score - mean",
+        "rloo": "(score - mean) * n / (n - 1)",
+    }[options.group_advantage.estimator]
+    filled = ""
+    if terms is not None and terms.divisor is not None:
+        filled = f"{_number(terms.score)} - {_number(terms.mean)}"
+        if options.group_advantage.estimator != "dr-grpo":
+            filled = f"({filled}) / {terms.divisor:.6f}"
+    lines = [Formula("A_G", rule, filled, numbers.group_advantage, 4)]
+    credit, filled = options.credit, ""
+    if numbers.group_advantage is not None:
+        filled = f"{credit.w_g:g} * {_number(numbers.group_advantage, 4)}"
+        if numbers.step_credit is not None:
+            filled += f" + {credit.w_s:g} * {_number(numbers.step_credit, 4)}"
+    lines.append(Formula("advantage", "w_g * A_G + w_s * A_S", filled, numbers.advantage, 4))
+    return lines
+
+
+def _weighted(anchor: AnchorFacts, terms: Sequence[str]) -> str:
+    """Terms of the anchor's actions, weighted by how often each was taken."""
+    visits = len(anchor.visits)
+    pairs = zip(anchor.actions, terms, strict=True)
+    return _sum([f"{a.count}/{visits} * {term}" for a, term in pairs])
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """Terms with plus signs; of many only the first few."""
+    left = len(terms) - _MOST_TERMS
+    shown = list(terms) if left <= 1 else [*terms[:_MOST_TERMS], f"… ({left} more)"]
+    return " + ".join(shown)
+
+
+def _name(action: ActionFacts) -> str:
+    return one_line(action.action, _NAME_WIDTH)
+
+
+def _number(value: float, digits: int = 6) -> str:
+    text = _rounded(value, digits)
+    return f"({text})" if text.startswith("-") else text
+
+
+def _rounded(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:.{digits}f}"
