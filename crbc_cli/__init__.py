@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from crbc_cli.api import annotate, check, coverage, credit, explain, profile
+    from crbc_cli.api import annotate, check, coverage, credit, explain, filter_log, gate, profile
     from crbc_cli.errors import CrbcError
 
 _HOME = {
@@ -19,11 +19,24 @@ _HOME = {
     "coverage": "api",
     "credit": "api",
     "explain": "api",
+    "filter_log": "api",
+    "gate": "api",
     "profile": "api",
     "CrbcError": "errors",
 }
 
-__all__ = ["CrbcError", "__version__", "annotate", "check", "coverage", "credit", "explain", "profile"]
+__all__ = [
+    "CrbcError",
+    "__version__",
+    "annotate",
+    "check",
+    "coverage",
+    "credit",
+    "explain",
+    "filter_log",
+    "gate",
+    "profile",
+]
 
 
 def __getattr__(name: str) -> Any:

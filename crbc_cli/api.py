@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,11 @@ from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.coverage import CoverageReport, measure_coverage
 from crbc_cli.engine.explain import explain_group, explain_step
 from crbc_cli.engine.explanation import GroupExplanation, StepExplanation
+from crbc_cli.engine.filter import Filtered, Selection, plan_filtered
+from crbc_cli.engine.gate import GateReport, measure_gate
+from crbc_cli.engine.gate_features import groups_of_features
+from crbc_cli.engine.gate_groups import groups_of_logs
+from crbc_cli.engine.gate_options import GateRule
 from crbc_cli.engine.load import load
 from crbc_cli.engine.locate import GroupSearch, find_step, sources_named
 from crbc_cli.engine.output import OutputPlan, plan_outputs, write_output
@@ -25,13 +30,26 @@ from crbc_cli.engine.provenance import provenance
 from crbc_cli.errors import OptionError
 from crbc_cli.logs.columns import Field
 from crbc_cli.logs.sources import Source, resolve
+from crbc_cli.logs.subset import write_subset
+from crbc_cli.methods.selective_rollout import SIGNALS
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Annotated", "annotate", "check", "coverage", "credit", "explain", "prepared_logs", "profile"]
+__all__ = [
+    "Annotated",
+    "annotate",
+    "check",
+    "coverage",
+    "credit",
+    "explain",
+    "filter_log",
+    "gate",
+    "prepared_logs",
+    "profile",
+]
 
 
 @dataclass(frozen=True)
@@ -270,6 +288,106 @@ def explain(
     if step is None:
         return explain_group(log, clock)
     return explain_step(log, find_step(log, step, file), clock)
+
+
+def filter_log(
+    inputs: Sequence[str],
+    output: str | None = None,
+    *,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    force: bool = False,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> Filtered:
+    """Copies logs without the rows of some groups; rows and columns that stay are unchanged.
+
+    Args:
+      inputs: logs.
+      output: a file, `-`, a folder, or None for `NAME.filtered.SUFFIX` beside each input.
+      drop: group statuses and reasons whose rows go, or
+      keep: those whose rows alone stay.
+      force: replace existing outputs.
+      settings, **options: as for `annotate`.
+    Raises:
+      CrbcError: see `crbc_cli.errors`; nothing is left half-written.
+    """
+    settings, clock = settings or Settings.from_flat(options), clock or Clock()
+    notes, selection = notes or Notes(), Selection.of(drop, keep)
+    sources = resolve(inputs)
+    plans = plan_filtered(sources, output, force, not sys.stdout.isatty())
+    done = Filtered([plan.target.name for plan in plans])
+    kept: dict[Source, pl.Series] = {}
+    for part in _parts(sources, settings):
+        log = _prepared(part, settings, clock, notes)
+        table = credit_table(log, clock)
+        done.count(log, table, selection.kept(table))
+        kept |= {s: selection.kept(rows) for s, rows in _split(table, log, part).items()}
+    for plan in plans:
+        with clock("write"):
+            metadata = provenance("filter", settings, plan.sources, notes)
+            metadata |= {"keep" if selection.keep else "drop": list(selection.names)}
+            write_subset(
+                plan.sources,
+                [kept[source] for source in plan.sources],
+                plan.target,
+                metadata,
+                skip_bad_lines=settings.log.skip_bad_lines,
+            )
+    return done
+
+
+def gate(
+    inputs: Sequence[str] = (),
+    *,
+    features: str | None = None,
+    at: Sequence[int] = (),
+    t_max: int = 0,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> GateReport:
+    """Which groups could have stopped after K steps; see `crbc_cli.engine.gate`.
+
+    Args:
+      inputs: logs, or
+      features: a CSV of measured groups; see `crbc_cli.engine.gate_features`.
+      at: the K; by default 10, or all that `features` has.
+      t_max: step limit of rollouts; 0 takes the longest rollout of the logs.
+      settings: all log options at once.
+      clock, notes: filled if given.
+      **options: fields of `crbc_cli.engine.gate_options.GateRule`, for example
+        `signal="entropy"`, and single log options by name.
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    if t_max < 0:
+        raise OptionError(f"--t-max {t_max} is negative")
+    own = [f.name for f in fields(GateRule)]
+    rule = GateRule(**{name: options.pop(name) for name in own if name in options})
+    settings, clock = settings or Settings.from_flat(options), clock or Clock()
+    notes = notes or Notes()
+    if features is None:
+        logs = prepared_logs(inputs, settings, clock, notes)
+        groups = groups_of_logs(
+            logs,
+            clock,
+            notes,
+            at=at or (10,),
+            signals=list(SIGNALS) if rule.per_group else rule.needs,
+            pad=rule.pad,
+            t_max=t_max,
+        )
+        return measure_gate(groups, rule)
+    if inputs:
+        raise OptionError("--features takes the place of logs", todo="leave the logs out")
+    if not rule.pad:
+        raise OptionError("--no-pad needs logs; --features holds distances already measured")
+    groups = groups_of_features(features, notes, at=at, signals=rule.needs, t_max=t_max)
+    return measure_gate(groups, rule)
 
 
 def prepared_logs(

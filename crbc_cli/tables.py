@@ -256,7 +256,7 @@ def _report_schema() -> dict[str, Any]:
             "schema_version": {"const": REPORT_SCHEMA_VERSION},
             "report": {
                 "description": "the command that made it",
-                "enum": ["check", "coverage", "explain", "profile"],
+                "enum": ["check", "coverage", "explain", "gate", "profile"],
             },
         },
         "required": ["schema_version", "report"],

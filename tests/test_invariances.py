@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import INF, Columns, Rows, by_key, package_credit, rollout, same_credit, write_log
+from helpers import INF, Rows, by_key, package_credit, rollout, same_credit, write_log
 from strategies import TEXTS, build_log, seeded
 
 from crbc_cli.api import annotate
@@ -90,7 +90,7 @@ def test_the_same_bytes_for_any_chunk_size_of_large_groups(tmp_path: Path) -> No
 
 
 def test_the_same_bytes_for_any_number_of_threads(tmp_path: Path) -> None:
-    log = write_log(text_ids(large_group(2) + many_groups(7)), tmp_path / "log.jsonl")
+    log = write_log(text_ids(large_group(2) + many_groups(7)), tmp_path / "log.parquet")
     output = tmp_path / "credit.parquet"
     results = []
     for threads in ("1", "2"):
@@ -103,43 +103,41 @@ def test_the_same_bytes_for_any_number_of_threads(tmp_path: Path) -> None:
     assert written(log, output) == results[0]
 
 
-def same_bits(rows: Rows, columns: Columns, others: Rows, other_columns: Columns) -> None:
-    """Equal credit, bit for bit, for each (group, rollout, step) of `rows`."""
-    ours, theirs = by_key(rows, columns), by_key(others, other_columns)
-    assert len(ours) == len(rows)
-    for key, cells in ours.items():
-        assert repr(cells) == repr(theirs[key]), key  # repr tells -0.0 from 0.0
+def bits(rows: Rows, **options: Any) -> dict[Any, str]:
+    """Credit cells of each (file, group, rollout, step); repr tells every float from every other,
+    -0.0 from 0.0 included."""
+    cells = by_key(rows, package_credit(rows, **options))
+    assert len(cells) == len(rows)
+    return {key: repr(values) for key, values in cells.items()}
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("seed", range(3))
 def test_row_order_does_not_matter(options: dict[str, Any], seed: int) -> None:
     rows = many_groups(seed)
-    columns = package_credit(rows, **options)
-    rng = np.random.default_rng(seed)
-    for order in (rng.permutation(len(rows)), np.arange(len(rows))[::-1]):
-        permuted = [rows[i] for i in order]
-        same_bits(rows, columns, permuted, package_credit(permuted, **options))
+    expected = bits(rows, **options)
+    assert bits(rows[::-1], **options) == expected
+    order = np.random.default_rng(seed).permutation(len(rows))
+    assert bits([rows[i] for i in order], **options) == expected
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_group_order_does_not_matter(options: dict[str, Any]) -> None:
-    rows = many_groups(11)
-    by_group = sorted(rows, key=lambda row: str(row["group_id"]))
+    rows = sorted(many_groups(11), key=lambda row: str(row["group_id"]))
     backwards = sorted(rows, key=lambda row: str(row["group_id"]), reverse=True)
-    columns = package_credit(by_group, **options)
-    same_bits(by_group, columns, backwards, package_credit(backwards, **options))
+    assert bits(backwards, **options) == bits(rows, **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_neighbours_do_not_matter(options: dict[str, Any]) -> None:
     """Each group alone gives the same bits as all of them together."""
     rows = text_ids(many_groups(13) + large_group(4))
-    rows = [dict.fromkeys({name: None for row in rows for name in row}) | row for row in rows]
-    columns = package_credit(rows, **options)
+    names = {name for row in rows for name in row}
+    rows = [dict.fromkeys(names) | row for row in rows]
+    alone: dict[Any, str] = {}
     for group in dict.fromkeys(row["group_id"] for row in rows):
-        alone = [row for row in rows if row["group_id"] == group]
-        same_bits(alone, package_credit(alone, **options), rows, columns)
+        alone |= bits([row for row in rows if row["group_id"] == group], **options)
+    assert alone == bits(rows, **options)
 
 
 @pytest.mark.parametrize("depth", [0, 2, INF])

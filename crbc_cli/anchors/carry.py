@@ -63,12 +63,15 @@ def carry(rules: RuleFile, rollout: Ints, columns: Mapping[str, tuple[Words, Boo
     lost = _latest(~said & ~no_op & ~after_thought, start)
     known = latest > lost
 
+    slots: dict[str, Words] = {}
+    for number, slot in enumerate(rules.slot):
+        slots[slot.name] = _slot(number, slot, slots, start, acted, columns)
     parts, all_parts = [], []
     for part in rules.key:
         if part == "reply":
             words = np.where(known, reply[latest], np.uint64(0))
         else:
-            words = _part(rules, part, rollout, start, acted, columns)
+            words = slots[part] if part in slots else _logged(part, n, columns)
             parts.append(words)
         all_parts.append(words)
     alone = rules.key == ("reply",)
@@ -80,22 +83,13 @@ def _flag(columns: Mapping[str, tuple[Words, Bools]], name: str, n: int) -> Bool
     return columns[name][0].astype(bool) if name in columns else np.zeros(n, bool)
 
 
-def _part(
-    rules: RuleFile,
-    part: str,
-    rollout: Ints,
-    start: Ints,
-    acted: Bools,
-    columns: Mapping[str, tuple[Words, Bools]],
-) -> Words:
-    if part.startswith(("column:", "column?:")):
-        name = f"column {part.split(':', 1)[1]}"
-        if name not in columns:
-            return np.zeros(len(rollout), np.uint64)
-        values, given = columns[name]
-        return np.where(given, values, np.uint64(0))
-    number, slot = next((i, s) for i, s in enumerate(rules.slot) if s.name == part)
-    return _slot(number, slot, rollout, start, acted, columns)
+def _logged(part: str, n: int, columns: Mapping[str, tuple[Words, Bools]]) -> Words:
+    """Content of the log column of a key part `column:NAME`, uint64 (n,); 0 where it is null."""
+    name = f"column {part.split(':', 1)[1]}"
+    if name not in columns:
+        return np.zeros(n, np.uint64)
+    values, given = columns[name]
+    return np.where(given, values, np.uint64(0))
 
 
 def _latest(given: Bools, start: Ints) -> Ints:
@@ -104,50 +98,76 @@ def _latest(given: Bools, start: Ints) -> Ints:
     return np.where(at >= start, at, -1)
 
 
+@dataclass(frozen=True)
+class _Events:
+    """Updates of one slot that apply, in update order and each in row order, (k,) each."""
+
+    row: Ints
+    key: Words
+    value: Words
+    origin: Words
+
+
 def _slot(
     number: int,
     slot: Slot,
-    rollout: Ints,
+    earlier: Mapping[str, Words],
     start: Ints,
     acted: Bools,
     columns: Mapping[str, tuple[Words, Bools]],
 ) -> Words:
     """State of one slot at each row, uint64 (n,); 0 is unset."""
-    n = len(rollout)
-    value, given = np.zeros(n, np.uint64), np.zeros(n, bool)
-    events: list[tuple[Ints, Words, Words]] = []
+    n = len(start)
+    nothing = np.zeros(n, np.uint64)
+    value, given, cleared = nothing.copy(), np.zeros(n, bool), np.zeros(n, bool)
     total = np.zeros(n, np.int64)
+    events: list[_Events] = []
     for u, update in enumerate(slot.update):
         name = f"s{number}u{u}"
         if name not in columns:
             continue
         new, applies = columns[name]
-        key = columns[f"{name}k"][0] if f"{name}k" in columns else np.zeros(n, np.uint64)
+        key, origin = (columns[name + s][0] if name + s in columns else nothing for s in "ko")
         if update.on == "action":
-            new, applies, key = _after(new), _after(applies) & acted, _after(key)
+            new, applies = _after(new), _after(applies) & acted
+            key, origin = _after(key), _after(origin)
             if update.reply:
                 applies = applies & columns[f"{name}r"][0].astype(bool)
-        new = np.zeros(n, np.uint64) if update.clear else np.maximum(new, np.uint64(1))
+        if update.when:
+            applies = applies & (earlier[update.when] != 0)
+        new = _filled(new, update.slots_in(update.value), earlier)
+        key = _filled(key, update.slots_in(update.key), earlier)
+        origin = _filled(origin, update.slots_in(update.origin), earlier)
+        new = nothing if update.clear else np.maximum(new, np.uint64(1))
         at = np.flatnonzero(applies)
-        match slot.kind:
-            case "count":
-                total[at] += update.add
-            case "last":
-                value[at], given[at] = new[at], True
-            case "map":
-                events.append((at, key[at], new[at]))
-            case "set":
-                events.append((at, new[at], new[at]))
-            case "sequence":
-                events.append((at, np.zeros(len(at), np.uint64), new[at]))
+        if slot.kind == "last":
+            value[at], given[at] = new[at], True
+        elif update.clear and not update.key:
+            cleared[at] = True
+        elif slot.kind == "count":
+            total[at] += update.add
+        else:
+            key = key if slot.kind == "map" else new if slot.kind == "set" else nothing
+            events.append(_Events(at, key[at], new[at], origin[at]))
     if slot.kind == "last":
         latest = _latest(given, start)
         return np.where(latest >= 0, value[latest], np.uint64(0))
+    begin = np.maximum(start, _latest(cleared, start))
     if slot.kind == "count":
-        running = np.cumsum(total)
-        running = running - (running - total)[start]
+        running = _since(total.view(np.uint64), begin).view(np.int64)
         return (running % slot.modulo if slot.modulo > 0 else running).astype(np.uint64)
-    return _accumulated(events, slot.kind, rollout, start)
+    return _since(_changes(events, slot.kind, begin), begin)
+
+
+def _filled(words: Words, names: list[str], slots: Mapping[str, Words]) -> Words:
+    """Templates' words with what the named slots hold mixed in."""
+    return _mixed([words, *(slots[name] for name in names)]) if names else words
+
+
+def _since(changes: Words, begin: Ints) -> Words:
+    """Running sum of changes from row `begin` of each row on, modulo 2⁶⁴."""
+    running = np.cumsum(changes)
+    return running - (running - changes)[begin]
 
 
 def _after(values: NDArray[_T]) -> NDArray[_T]:
@@ -157,34 +177,34 @@ def _after(values: NDArray[_T]) -> NDArray[_T]:
     return shifted
 
 
-def _accumulated(
-    events: list[tuple[Ints, Words, Words]], kind: str, rollout: Ints, start: Ints
-) -> Words:
-    """Order-free digest of everything set so far, as running sums of mixed words.
+def _changes(events: list[_Events], kind: str, begin: Ints) -> Words:
+    """What each row adds to a digest of everything set so far, uint64 (n,).
 
-    Each (key, value) in force adds one word; a new value of a key takes the old one's word off.
+    Each (key, value) in force adds one word, so that order does not matter; a new value of a key
+    takes the old one's word off. In a sequence the place is part of the word.
     """
-    row = np.concatenate([e[0] for e in events]) if events else np.empty(0, np.int64)
-    key = np.concatenate([e[1] for e in events]) if events else np.empty(0, np.uint64)
-    value = np.concatenate([e[2] for e in events]) if events else np.empty(0, np.uint64)
-    order = np.lexsort((row, key, rollout[row]))
-    row, key, value = row[order], key[order], value[order]
+    changes = np.zeros(len(begin), np.uint64)
+    if not events:
+        return changes
+    row = np.concatenate([e.row for e in events])
+    key = np.concatenate([e.key for e in events])
+    order = np.lexsort((row, key, begin[row]))
+    row, key = row[order], key[order]
+    value = np.concatenate([e.value for e in events])[order]
     same = np.zeros(len(row), bool)
-    same[1:] = (rollout[row][1:] == rollout[row][:-1]) & (key[1:] == key[:-1])
+    same[1:] = (begin[row][1:] == begin[row][:-1]) & (key[1:] == key[:-1])
+    first = np.maximum.accumulate(np.where(same, 0, np.arange(len(row))))
     if kind == "sequence":
-        first = np.maximum.accumulate(np.where(same, 0, np.arange(len(row)))) if len(row) else row
         place = (np.arange(len(row)) - first).astype(np.uint64)
         change = _scrambled(value ^ _scrambled(place))
     else:
-        word = np.where(value == 0, np.uint64(0), _scrambled(key ^ _scrambled(value)))
+        origin = np.concatenate([e.origin for e in events])[order][first]
+        unset = (value == 0) | (value == origin)
+        word = np.where(unset, np.uint64(0), _mixed([key, value, origin]))
         change = word.copy()
-        change[same] -= word[np.flatnonzero(same) - 1]
-        if kind == "set":
-            change[same] = 0
-    added = np.zeros(len(rollout), np.uint64)
-    np.add.at(added, row, change)
-    running = np.cumsum(added)
-    return running - (running - added)[start]
+        change[same] = 0 if kind == "set" else word[same] - word[np.flatnonzero(same) - 1]
+    np.add.at(changes, row, change)
+    return changes
 
 
 def _scrambled(words: Words) -> Words:

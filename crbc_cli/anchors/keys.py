@@ -23,6 +23,7 @@ from crbc_cli.anchors.rulefile import Op, RuleFile, Slot
 from crbc_cli.anchors.values import (
     VIEWS,
     content,
+    in_any_order,
     last_fence,
     map_strings,
     tool_call,
@@ -34,6 +35,7 @@ from crbc_cli.options import AnchorOptions
 __all__ = ["NULL_KEY", "Keys", "keyed"]
 
 _OTHER_SEED = 0x9E37
+_TEXT = pl.col("text")
 NULL_KEY = 0x6E756C6C
 _INVALID_KEY = 0x696E76616C6964
 
@@ -52,7 +54,7 @@ class Keys:
       action_tag: take the action from inside this tag.
       share_invalid: unparsable actions share one key.
       anchor_id: also give 128-bit digests.
-      lengths: also give the reply's length in bytes (text columns only).
+      lengths: also give the reply's length in bytes.
     """
 
     anchor: tuple[str, ...]
@@ -105,76 +107,131 @@ def keyed(frame: pl.LazyFrame, kinds: Mapping[str, ValueKind], keys: Keys) -> pl
     for the observation after a row; `reply_digest` and `anchor_bytes` on request.
     """
     action = _action(keys, kinds.get("action", "text"))
-    text = action.text()
-    added: dict[str, pl.Expr] = {"action_key": _action_key(action, text, keys)}
+    added: dict[str, pl.Expr] = {"action_key": _action_key(action, action.text(), keys)}
+    signs: dict[str, pl.Expr] = {}
     if keys.rules.thought:
         raw = _Part("action", kinds.get("action", "text"))
-        added["thought"] = matches_any(raw.text(), keys.rules.thought)
-    for s, slot in enumerate(keys.rules.slot):
-        added |= _slot_columns(s, slot, "action", text, keys.anchor_id)
-    added |= _reply_columns(keys.anchor, kinds, keys, "")
+        thought = {"thought": matches_any(_TEXT, keys.rules.thought)}
+        added |= _read_off(signs, "signs of thought", raw.text(), thought, 0)
+    updates = _slot_columns(keys.rules, "action", keys.anchor_id)
+    added |= _read_off(signs, "signs of action", action.text(), updates, 0)
+    added |= _reply_columns(keys.anchor, kinds, keys, "", signs)
     if keys.following and all(name in kinds for name in keys.following):
-        added |= _reply_columns(keys.following, kinds, keys, "next ")
+        added |= _reply_columns(keys.following, kinds, keys, "next ", signs)
     for name, _ in keys.rules.columns:
         if f"column:{name}" in kinds:
-            added[f"column {name}"] = _Part(f"column:{name}", kinds[f"column:{name}"]).key()
+            view = in_any_order if name in keys.rules.unordered else None
+            part = _Part(f"column:{name}", kinds[f"column:{name}"], view=view)
+            added[f"column {name}"] = part.key()
     if keys.lengths:
-        parts = [_Part(name, kinds.get(name, "text")) for name in keys.anchor]
+        parts = [
+            _Part(name, kinds.get(name, "text"), view=VIEWS.get(view))
+            for name, view in zip(keys.anchor, keys.views, strict=True)
+        ]
         added["anchor_bytes"] = pl.sum_horizontal(p.bytes() for p in parts)
     others = [name for name in frame.collect_schema() if name not in kinds]
-    return frame.select(*others, **added)
+    return frame.with_columns(**signs).select(*others, **added)
 
 
 def _reply_columns(
-    names: tuple[str, ...], kinds: Mapping[str, ValueKind], keys: Keys, prefix: str
+    names: tuple[str, ...],
+    kinds: Mapping[str, ValueKind],
+    keys: Keys,
+    prefix: str,
+    signs: dict[str, pl.Expr],
 ) -> dict[str, pl.Expr]:
     parts = [
         _Part(name, kinds.get(name, "text"), keys.ops, keys.drops, VIEWS.get(view))
         for name, view in zip(names, keys.views, strict=True)
     ]
-    rules, text = keys.rules, parts[0].text()
-    no_op = matches_any(text, rules.no_op)
-    silent = no_op | matches_any(text, rules.missing)
-    has_silent = bool(rules.no_op or rules.missing)
+    rules = keys.rules
+    seen = _slot_columns(rules, "reply", keys.anchor_id)
+    if rules.no_op:
+        seen["no_op"] = matches_any(_TEXT, rules.no_op)
+    if rules.missing:
+        seen["missing"] = matches_any(_TEXT, rules.missing)
+    columns = _read_off(signs, f"signs of {prefix}reply", parts[0].text(), seen, rules.head)
+    silent = [columns[name] for name in ("no_op", "missing") if name in columns]
+    columns.pop("missing", None)
 
     def said(value: pl.Expr) -> pl.Expr:
-        return pl.when(~silent).then(value) if has_silent else value
+        return pl.when(~pl.any_horizontal(silent)).then(value) if silent else value
 
-    added = {f"{prefix}reply_key": said(_combined(parts))}
-    if rules.no_op:
-        added[f"{prefix}no_op"] = no_op
-    for s, slot in enumerate(rules.slot):
-        columns = _slot_columns(s, slot, "reply", text, keys.anchor_id)
-        added |= {prefix + name: column for name, column in columns.items()}
+    added = {f"{prefix}{name}": column for name, column in columns.items()}
+    added[f"{prefix}reply_key"] = said(_combined(parts))
     if keys.anchor_id:
         added[f"{prefix}reply_digest"] = said(_digest(parts))
     return added
 
 
-def _slot_columns(
-    number: int, slot: Slot, on: str, text: pl.Expr, stable: bool
+def _read_off(
+    signs: dict[str, pl.Expr], name: str, text: pl.Expr, wanted: Mapping[str, pl.Expr], head: int
 ) -> dict[str, pl.Expr]:
-    """Columns `s{slot}u{update}` (value, 0 for clear or match), `…k` (key) and `…r` (reply fits).
+    """Adds to `signs` a struct column of what is `wanted` of a text; gives its fields.
+
+    The expressions, over a column `text`, are worked out once per distinct text, or once per
+    distinct first `head` bytes of it if that is positive.
+    """
+    if not wanted:
+        return {}
+    schema = pl.DataFrame(schema={"text": pl.String}).select(**wanted).schema
+
+    def read_off(values: pl.Series) -> pl.Series:
+        texts = _heads(values, head) if head else values
+        table = texts.unique().to_frame("text").with_columns(**wanted)
+        rows = texts.to_frame("text").join(
+            table, on="text", how="left", nulls_equal=True, maintain_order="left"
+        )
+        return rows.select(schema.names()).to_struct(values.name)
+
+    signs[name] = text.map_batches(read_off, return_dtype=pl.Struct(schema))
+    return {field: pl.col(name).struct.field(field) for field in schema}
+
+
+def _heads(values: pl.Series, size: int) -> pl.Series:
+    """First `size` bytes of each text; `size` characters where the cut would split one."""
+    heads = values.cast(pl.Binary).bin.head(size)
+    texts = heads.cast(pl.String, strict=False)
+    if texts.null_count() > values.null_count():
+        texts = texts.fill_null(values.str.head(size))
+    return texts.rename("text")
+
+
+def _slot_columns(rules: RuleFile, on: str, stable: bool) -> dict[str, pl.Expr]:
+    """Columns `s{slot}u{update}` (value, 0 for clear or match), `…k` (key), `…o` (origin) and `…r`
+    (the reply fits).
 
     Null value: the update does not apply. `…r` is read off the reply, the others off `on`.
     """
+    return {
+        name: column
+        for number, slot in enumerate(rules.slot)
+        for name, column in _updates(number, slot, on, stable).items()
+    }
+
+
+def _updates(number: int, slot: Slot, on: str, stable: bool) -> dict[str, pl.Expr]:
     added: dict[str, pl.Expr] = {}
     for u, update in enumerate(slot.update):
-        name = f"s{number}u{u}"
+        name, text = f"s{number}u{u}", _TEXT
         if update.reply and on == "reply":
             added[f"{name}r"] = text.str.contains(update.reply).fill_null(False)
         if update.on != on:
             continue
         matched = text.str.contains(update.pattern)
+        if update.unless:
+            matched = matched & ~text.str.contains(update.unless)
         if slot.kind == "count" or update.clear:
             added[name] = pl.when(matched).then(pl.lit(0, pl.UInt64))
         else:
             groups = text.str.extract_groups(update.pattern)
-            value = _hash(formatted(groups, update.value), stable)
+            value = _hash(formatted(groups, update.value, update.groups), stable)
             added[name] = pl.when(matched).then(value.fill_null(NULL_KEY))
-        if slot.kind == "map":
-            groups = text.str.extract_groups(update.pattern)
-            added[f"{name}k"] = pl.when(matched).then(_hash(formatted(groups, update.key), stable))
+        for suffix, template in (("k", update.key), ("o", update.origin)):
+            if slot.kind == "map" and template:
+                groups = text.str.extract_groups(update.pattern)
+                word = _hash(formatted(groups, template, update.groups), stable)
+                added[f"{name}{suffix}"] = pl.when(matched).then(word)
     return added
 
 
@@ -244,10 +301,10 @@ class _Part:
         return _by_distinct(values, self._digest_one, pl.String)
 
     def bytes(self) -> pl.Expr:
-        """Length of the logged value, UInt32; 0 for types that have none."""
-        if self.kind == "native":
-            return pl.lit(0, pl.UInt32)
-        return pl.col(self.name).str.len_bytes().fill_null(0)
+        """Length of the value after its view as text or JSON, UInt32; 0 where there is none."""
+        as_logged = self.kind != "native" and self.view is None
+        text = pl.col(self.name) if as_logged else self.text()
+        return text.str.len_bytes().fill_null(0)
 
     def canonical(self, value: Any) -> Any:
         """The value after its rules."""

@@ -91,9 +91,16 @@ def matches_any(text: pl.Expr, patterns: tuple[str, ...]) -> pl.Expr:
     return text.str.contains(together).fill_null(False)
 
 
-def formatted(groups: pl.Expr, template: str) -> pl.Expr:
-    """A template with {group}s filled from extracted groups; null where the pattern failed."""
-    names = re.findall(r"\{(\w+)\}", template)
-    if not names:
-        return pl.lit(template)
-    return pl.format(re.sub(r"\{\w+\}", "{}", template), *(groups.struct.field(n) for n in names))
+def formatted(groups: pl.Expr, template: str, known: frozenset[str]) -> pl.Expr:
+    """A template with {group}s filled from extracted groups; null where the pattern failed.
+
+    Names other than `known` ones stay as they are.
+    """
+    pieces = re.split(r"\{(\w+)\}", template)
+    words = [
+        groups.struct.field(piece) if piece in known else pl.lit(f"{{{piece}}}")
+        for piece in pieces[1::2]
+    ]
+    texts = [pl.lit(piece) for piece in pieces[::2]]
+    woven = [part for pair in zip(texts, words, strict=False) for part in pair]
+    return pl.concat_str(*woven, texts[-1])

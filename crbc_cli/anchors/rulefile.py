@@ -7,7 +7,9 @@ and which of all that makes up the anchor. `crbc anchors --explain-preset NAME` 
     schema = 1
     name = "kitchen"
     title = "Kitchen game"
-    key = ["reply", "hand"]                     # parts of the anchor; also "column:NAME"
+    key = ["reply", "hand"]                     # parts of the anchor; also "column:NAME",
+                                                # "sorted:NAME" (a list in any order), and with ?:
+                                                # a column that the log may lack
     no_op = ['^Nothing happens']                # such a reply inherits the previous anchor
     missing = ['^\\s*$']                         # no reply at all: never a state
     thought = ['^think:']                       # actions that are not environment steps
@@ -23,11 +25,15 @@ and which of all that makes up the anchor. `crbc anchors --explain-preset NAME` 
       on = "reply"
       pattern = '^You take the (?<thing>.+)\\.$'
       value = "{thing}"
+
+With `extends = "PRESET"` a file adds its slots to that preset's, or puts them in the place of those
+of the same name; whatever else it says stands in place of what the preset says.
 """
 
 import re
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import polars as pl
@@ -48,6 +54,7 @@ __all__ = [
 ]
 
 _PRESETS = Path(__file__).parent / "presets"
+_COLUMN = ("column:", "column?:", "sorted:", "sorted?:")
 _NAME = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
@@ -88,20 +95,38 @@ class Update(Struct, forbid_unknown_fields=True, frozen=True):
       on: "reply" looks at the observation of the row; "action" at the action before it, and
         counts only if the reply is neither a no-op nor missing.
       pattern: regular expression with named groups.
+      unless: what the same text must not match (patterns have no look-around).
       reply: with on = "action", what the reply must match as well.
-      value: template of the new value, with {group}; for a map, of the key's new value.
+      value: template of the new value, with {group}, or {slot} for what an earlier slot holds by
+        then; for a map, of the key's new value.
       key: for a map, template of the key.
-      clear: the slot (or the key) becomes unset.
+      origin: for a map, template of what the key's value was before its first update; a key whose
+        value has come back to it is as if it was never touched.
+      when: name of an earlier slot; the update counts only while that slot is set.
+      clear: the slot becomes unset before other updates of the row count; with `key`, only that
+        key of the map does.
       add: for a count, how much.
     """
 
     on: Literal["reply", "action"]
     pattern: str
+    unless: str = ""
     reply: str = ""
     value: str = ""
     key: str = ""
+    origin: str = ""
+    when: str = ""
     clear: bool = False
     add: int = 0
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Names of the pattern's groups."""
+        return frozenset(re.findall(r"\(\?P?<([A-Za-z_]\w*)>", self.pattern))
+
+    def slots_in(self, template: str) -> list[str]:
+        """Names in a template that are no groups: what earlier slots hold."""
+        return [name for name in re.findall(r"\{(\w+)\}", template) if name not in self.groups]
 
 
 class Slot(Struct, forbid_unknown_fields=True, frozen=True):
@@ -152,13 +177,19 @@ class Action(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class RuleFile(Struct, forbid_unknown_fields=True, frozen=True):
-    """A whole rule file; see the module docstring."""
+    """A whole rule file; see the module docstring.
+
+    Attributes:
+      head: patterns of `no_op`, `missing` and of updates see only the first `head` bytes of a reply
+        if positive. Long texts have few distinct beginnings, and each is looked at once.
+    """
 
     schema: Literal[1]
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]*$")]
     title: str
     key: Annotated[tuple[str, ...], Meta(min_length=1)] = ("reply",)
     about: str = ""
+    head: int = 0
     detect: tuple[Detect, ...] = ()
     reply: tuple[Op, ...] = ()
     no_op: tuple[str, ...] = ()
@@ -173,12 +204,14 @@ class RuleFile(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def columns(self) -> tuple[tuple[str, bool], ...]:
-        """(log column, required) of key parts `column:NAME` and `column?:NAME`."""
-        return tuple(
-            (part.split(":", 1)[1], not part.startswith("column?:"))
-            for part in self.key
-            if part.startswith(("column:", "column?:"))
-        )
+        """(log column, required) of key parts that are columns."""
+        parts = [part.split(":", 1) for part in self.key if part.startswith(_COLUMN)]
+        return tuple((name, not form.endswith("?")) for form, name in parts)
+
+    @property
+    def unordered(self) -> frozenset[str]:
+        """Log columns of key parts `sorted:NAME`: the order of their lists does not matter."""
+        return frozenset(p.split(":", 1)[1] for p in self.key if p.startswith("sorted"))
 
 
 def preset_names() -> list[str]:
@@ -211,14 +244,14 @@ def load_rules(text: str, where: str) -> RuleFile:
         no group, or a key part that does not exist.
     """
     try:
-        rules = msgspec.toml.decode(text, type=RuleFile)
+        rules = msgspec.convert(_with_base(msgspec.toml.decode(text)), RuleFile)
     except msgspec.ValidationError as error:
         raise OptionError(f"does not follow the rule schema ({error})", where) from error
     except (msgspec.DecodeError, ValueError) as error:
         raise OptionError(f"is not TOML ({error})", where) from error
     known = {"reply", *(slot.name for slot in rules.slot)}
     for part in rules.key:
-        if part not in known and not part.startswith(("column:", "column?:")):
+        if part not in known and not part.startswith(_COLUMN):
             raise OptionError(
                 f"key part {part!r} is neither reply, a slot nor column:NAME",
                 where,
@@ -226,10 +259,26 @@ def load_rules(text: str, where: str) -> RuleFile:
             )
     for pattern in _patterns(rules):
         _check_pattern(pattern, where)
+    earlier: set[str] = set()
     for slot in rules.slot:
+        if slot.name in earlier:
+            raise OptionError(f"slot {slot.name} is there twice", where)
         for update in slot.update:
-            _check_update(slot, update, where)
+            _check_update(slot, update, earlier, where)
+        earlier.add(slot.name)
     return rules
+
+
+def _with_base(given: dict[str, Any]) -> dict[str, Any]:
+    """What a rule file says, on top of the preset that it extends."""
+    if not isinstance(given.get("extends"), str):
+        return given
+    base = _with_base(msgspec.toml.decode(preset_text(given["extends"])))
+    whole = {**base, **{name: value for name, value in given.items() if name != "extends"}}
+    with suppress(TypeError, AttributeError):  # the schema says what is wrong with such slots
+        slots = [*base.get("slot", []), *given.get("slot", [])]
+        whole["slot"] = list({slot.get("name"): slot for slot in slots}.values())
+    return whole
 
 
 def _patterns(rules: RuleFile) -> list[str]:
@@ -244,6 +293,7 @@ def _patterns(rules: RuleFile) -> list[str]:
         *(op.pattern for op in ops if op.pattern),
         *(u.pattern for u in updates),
         *(u.reply for u in updates if u.reply),
+        *(u.unless for u in updates if u.unless),
     ]
 
 
@@ -259,16 +309,17 @@ def _check_pattern(pattern: str, where: str) -> None:
         ) from error
 
 
-def _check_update(slot: Slot, update: Update, where: str) -> None:
-    groups = set(re.findall(r"\(\?P?<([A-Za-z_]\w*)>", update.pattern))
-    used = set(re.findall(r"\{(\w+)\}", update.value + update.key))
-    if used - groups:
+def _check_update(slot: Slot, update: Update, earlier: set[str], where: str) -> None:
+    unknown = set(update.slots_in(update.value + update.key + update.origin)) - earlier
+    if unknown:
         raise OptionError(
-            f"slot {slot.name}: template names group {sorted(used - groups)[0]!r}, which "
-            f"{update.pattern!r} does not have",
+            f"slot {slot.name}: template names {sorted(unknown)[0]!r}, which is neither a group of "
+            f"{update.pattern!r} nor an earlier slot",
             where,
         )
-    if slot.kind == "map" and not update.key:
+    if slot.kind == "map" and not (update.key or update.clear):
         raise OptionError(f"slot {slot.name}: an update of a map needs a key", where)
+    if update.when and update.when not in earlier:
+        raise OptionError(f"slot {slot.name}: {update.when!r} is not an earlier slot", where)
     if slot.kind == "count" and not (update.add or update.clear):
         raise OptionError(f"slot {slot.name}: an update of a count needs add or clear", where)

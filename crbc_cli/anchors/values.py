@@ -1,6 +1,7 @@
 """Values that are not plain strings: JSON documents, message lists, tool calls, images, arrays."""
 
 import io
+import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,9 +9,18 @@ from typing import Any
 
 import msgspec
 
+from crbc_cli.anchors.canonical import encode
 from crbc_cli.errors import OptionError
 
-__all__ = ["VIEWS", "content", "last_fence", "map_strings", "tool_call", "without_path"]
+__all__ = [
+    "VIEWS",
+    "content",
+    "in_any_order",
+    "last_fence",
+    "map_strings",
+    "tool_call",
+    "without_path",
+]
 
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _CALL = re.compile(r"^\s*([A-Za-z_][\w.\-]*)\s*\((.*)\)\s*$", re.DOTALL)
@@ -29,6 +39,9 @@ def content(value: Any, *, parse: bool) -> Any:
     if parse and isinstance(value, str):
         with suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(value)
+        if "NaN" in value or "Infinity" in value:  # not JSON, but logged as such
+            with suppress(ValueError, RecursionError):
+                return json.loads(value)
     if isinstance(value, bytes) and value.startswith((_PNG, _JPEG)):
         return _pixels(value)
     return value
@@ -103,6 +116,11 @@ def tool_call(value: Any) -> Any:
             if not isinstance(arguments, str):
                 return [match[1], arguments]
     return value
+
+
+def in_any_order(value: Any) -> Any:
+    """A list with its items in a fixed order, so that their order does not matter."""
+    return sorted(value, key=encode) if isinstance(value, list) else value
 
 
 def last_fence(text: str) -> str:

@@ -1,19 +1,22 @@
 """`crbc check`."""
 
+from dataclasses import fields
 from typing import Annotated
 
 import typer
 
 from crbc_cli.cli.options import Run, log_command
+from crbc_cli.options import CreditOptions, GroupAdvantageOptions
 
 _EPILOG = (
     "Exit code 0: no problem; 1: problems (with --strict also notes); 2: the log cannot be read. "
     "Example: crbc check logs/*.parquet --expected-group-size 8"
 )
-_UNUSED = (
-    "estimator episode_stats scale ddof eps singleton invalid_penalty penalty penalty_unit "
-    "depth discount w_g w_s floor sigma gate intermediate_rewards"
-).split()
+_UNUSED = [
+    f.name
+    for f in (*fields(GroupAdvantageOptions), *fields(CreditOptions))
+    if f.name not in ("reward", "success_reward")
+]
 
 
 def register(app: typer.Typer) -> None:

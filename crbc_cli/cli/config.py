@@ -54,31 +54,36 @@ def defaults_by_command(
     if path is None:
         return {}
     values = read_config(path)
-    known = {name: {p.name for p in command.params} for name, command in commands.items()}
+    known = {
+        name: {p.name: p for p in command.params if p.param_type_name == "option"}
+        for name, command in commands.items()
+    }
     defaults: dict[str, dict[str, Any]] = {name: {} for name in commands}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            if key not in known:
-                raise OptionError(f"table [{key}] names no command", str(path))
-            for inner, one in value.items():
-                _take(defaults, {key: known[key]}, inner.replace("-", "_"), one, path)
-        else:
+    # A command's own table comes after the keys for all commands, and wins.
+    for key, value in sorted(values.items(), key=lambda item: isinstance(item[1], dict)):
+        if not isinstance(value, dict):
             _take(defaults, known, key, value, path)
+            continue
+        if key not in known:
+            raise OptionError(f"table [{key}] names no command", str(path))
+        for inner, one in value.items():
+            _take(defaults, {key: known[key]}, inner.replace("-", "_"), one, path)
     return defaults
 
 
 def _take(
     defaults: dict[str, dict[str, Any]],
-    known: Mapping[str, set[str]],
+    known: Mapping[str, Mapping[str, Any]],
     key: str,
     value: Any,
     path: Path,
 ) -> None:
-    takers = [name for name, parameters in known.items() if key in parameters]
+    takers = {name: options[key] for name, options in known.items() if key in options}
     if not takers:
         raise OptionError(f"{key} is no option", str(path), "see crbc annotate --help")
-    for name in takers:
-        defaults[name].setdefault(key, value)
+    for name, option in takers.items():
+        listed = isinstance(value, list) and not option.multiple
+        defaults[name][key] = ",".join(map(str, value)) if listed else value
 
 
 def effective_options(command: Any, defaults: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from crbc_cli.cli.options import PipeClosed
 from crbc_cli.errors import CrbcError
 
 __all__ = ["app", "main"]
@@ -65,9 +64,10 @@ def _program(
 
 
 def _register() -> None:
-    from crbc_cli.cli import annotate, check, coverage, explain, profile, schema
+    from crbc_cli.cli import annotate, check, coverage, explain, gate, profile, schema
+    from crbc_cli.cli import filter as filter_command
 
-    for module in (annotate, check, coverage, explain, profile, schema):
+    for module in (annotate, check, coverage, explain, filter_command, gate, profile, schema):
         module.register(app)
 
 
@@ -89,21 +89,23 @@ def _run() -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except SystemExit as leave:
+        # rich and typer leave with 1 when a pipe closes.
+        if isinstance(leave.__context__, BrokenPipeError):
+            return _pipe_closed()
         return leave.code if isinstance(leave.code, int) else 2
-    except (BrokenPipeError, PipeClosed):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    except BrokenPipeError:
+        return _pipe_closed()
     except CrbcError as error:
         return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename or 'stdout'}: {error.strerror or error}")
     except MemoryError:
         return _fail("not enough memory for this input; split it, or run one file at a time")
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:
-        show = getattr(error, "show", None)
-        if show is not None and hasattr(error, "exit_code"):
-            show()
-            return int(error.exit_code)
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            return _usage(error)
         return _fail(
             f"internal error ({type(error).__name__}: {error}); "
             "run again with --debug and report it"
@@ -112,6 +114,22 @@ def _run() -> int:
         if type(panic).__name__ != "PanicException":
             raise
         return _fail("internal error in the table engine; run again with --debug and report it")
+
+
+def _pipe_closed() -> int:
+    """The reader had enough; what is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
+
+
+def _usage(error: Any) -> int:
+    """A command line that typer refused: one line, or the help where no command was given."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return 2
+    context = getattr(error, "ctx", None)
+    path = "crbc" if context is None else context.command_path
+    return _fail(f"{error.format_message().strip().rstrip('.')}; see {path} --help")
 
 
 def _fail(message: str) -> int:

@@ -6,6 +6,8 @@ options all commands share; its body gets one `Run` and the command's own option
 
 import inspect
 import math
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
@@ -23,7 +25,7 @@ from crbc_cli.options import (
     parse_depth,
 )
 
-__all__ = ["PipeClosed", "Run", "log_command", "parse_depths"]
+__all__ = ["Run", "log_command", "parse_depths"]
 
 _PANELS: dict[str, tuple[str, type]] = {
     "log": ("Groups and rows", LogOptions),
@@ -33,10 +35,8 @@ _PANELS: dict[str, tuple[str, type]] = {
     "credit": ("Closure and step credit", CreditOptions),
 }
 _REPEATED = ("map", "mask", "drop")
-
-
-class PipeClosed(Exception):  # noqa: N818 - no error: the reader had enough
-    """The reader of stdout went away."""
+_MAP_COMMA = re.compile(r",(?=\w+=)")
+"""`--map a=x,b=y` names two columns; a comma before anything else belongs to a column's name."""
 
 
 @dataclass
@@ -79,15 +79,11 @@ def log_command(
         common = _common_parameters()
 
         def command(**values: Any) -> None:
+            if values.pop("debug"):
+                os.environ["CRBC_DEBUG"] = "1"
             settings = _settings({p.name: values.pop(p.name) for p in shared})
-            run = Run(
-                list(values.pop("logs") or []), settings, *(values.pop(p.name) for p in common[1:])
-            )
-            try:
-                body(run, **values)
-            except BrokenPipeError as error:
-                # Not an OSError any more, for which the command-line library would exit 1.
-                raise PipeClosed from error
+            logs, strict, quiet, profile = (values.pop(p.name) for p in common[:-1])
+            body(Run(list(logs or []), settings, strict, quiet, profile), **values)
 
         command.__doc__ = body.__doc__
         command.__name__ = body.__name__
@@ -121,6 +117,7 @@ def _common_parameters() -> list[inspect.Parameter]:
         flag("strict", "Exit 1 when there is a warning."),
         flag("quiet", "Print nothing on stderr but errors.", "-q"),
         flag("profile", "Print time per stage and peak memory on stderr."),
+        flag("debug", "Show the traceback of an error."),
     ]
 
 
@@ -179,6 +176,8 @@ def _settings(values: dict[str, Any]) -> Settings:
 
 
 def _parsed(name: str, default: Any, value: Any) -> Any:
+    if name == "map":
+        return tuple(part for entry in value or () for part in _MAP_COMMA.split(entry))
     if name in _REPEATED:
         return tuple(value or ())
     if isinstance(default, tuple):

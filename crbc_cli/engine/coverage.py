@@ -144,7 +144,8 @@ def measure_coverage(
                 tallies.append(_tally(chunk.process, eligible, unit))
     settled = max((len(t.counts) - 1 for t in tallies), default=0)
     first, last = depths
-    listed = [float(k) for k in range(int(first), int(min(last, settled)) + 1)]
+    lowest = int(min(first, settled + 1))  # first may be inf: then only full closure is listed
+    listed = [float(k) for k in range(lowest, int(min(last, settled)) + 1)]
     if last == math.inf:
         listed.append(math.inf)
     elif last > settled:

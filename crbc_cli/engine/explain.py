@@ -139,13 +139,7 @@ class _View:
     def rollout(self, index: int) -> RolloutFacts:
         outcomes, offsets = self.log.outcomes, self.log.rollouts.offsets
         begin, end = int(offsets[index]), int(offsets[index + 1])
-        steps = []
-        for position in range(begin, end):
-            row = self.rows[position]
-            visit = self.visit_at.get(position)
-            action = None if visit is None else self.action_index[self.process.pair[visit]]
-            numbers = {name: row[name] for name in _STEP_NUMBERS}
-            steps.append(StepFacts(action_index=action, **numbers))
+        steps = [self._step(position) for position in range(begin, end)]
         terms = {step.group_advantage for step in steps}
         return RolloutFacts(
             self.rows[begin]["source_file"],
@@ -160,6 +154,21 @@ class _View:
             bool(outcomes.counts[index]),
             terms.pop() if len(terms) == 1 else None,
             tuple(steps),
+        )
+
+    def _step(self, position: int) -> StepFacts:
+        row = self.rows[position]
+        visit = carried_from = None
+        if row["anchor"] is not None:
+            at = position
+            while at not in self.visit_at:  # a thought: the environment step that follows
+                at += 1
+            visit = self.visit_at[at]
+            carried_from = None if at == position else self.rows[at]["step"]
+        return StepFacts(
+            action_index=None if visit is None else self.action_index[self.process.pair[visit]],
+            carried_from=carried_from,
+            **{name: row[name] for name in _STEP_NUMBERS},
         )
 
     def anchor(self, state: int, texts: dict[int, Text]) -> AnchorFacts:

@@ -113,6 +113,7 @@ class StepFacts:
     Attributes:
       source_row: row of the input.
       anchor, action_index: which anchor, and which of its actions; None where it takes no part.
+      carried_from: step whose numbers a thought row carries; None for rows with their own.
       others: as in the credit table.
     """
 
@@ -120,6 +121,7 @@ class StepFacts:
     source_row: int
     anchor: int | None
     action_index: int | None
+    carried_from: int | None
     state_value: float | None
     action_value: float | None
     credit: float | None
@@ -217,6 +219,12 @@ class StepExplanation:
     def anchor(self) -> AnchorFacts | None:
         """The step's anchor."""
         return None if self.step.anchor is None else self.group.anchors[0]
+
+    @property
+    def own_action(self) -> ActionFacts | None:
+        """What was done there; for a thought row, in the step that follows."""
+        anchor, index = self.anchor, self.step.action_index
+        return None if anchor is None or index is None else anchor.actions[index]
 
     def to_dict(self) -> _Json:
         """For `--json`."""

@@ -1,30 +1,23 @@
-"""Dropping rows by what kind of group they are in: the log's own rows and columns, fewer of them."""
+"""Dropping rows by the kind of group they are in: the log's rows and columns, fewer of them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from crbc_cli.engine.output import OutputPlan, plan_outputs
 from crbc_cli.engine.prepare import Prepared
-from crbc_cli.errors import InputError, OptionError, OutputError
-from crbc_cli.logs.passthrough import raw_lines
+from crbc_cli.errors import OptionError, OutputError
 from crbc_cli.logs.sources import Source
-from crbc_cli.logs.write import METADATA_KEY, write_lines
 from crbc_cli.tables import GROUP_STATUSES, REASONS
 
-__all__ = ["Filtered", "Selection", "plan_filtered", "write_filtered"]
-
-Bools = NDArray[np.bool_]
+__all__ = ["Filtered", "Selection", "plan_filtered"]
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson"), "parquet": (".parquet",)}
 _ALL_SUFFIXES = (".gz", ".zst", *_SUFFIXES["jsonl"], *_SUFFIXES["parquet"])
-_BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -59,10 +52,10 @@ class Selection:
             )
         return cls(tuple(drop or keep), bool(keep))
 
-    def kept(self, table: pl.DataFrame) -> Bools:
-        """Bool per row of a credit table."""
+    def kept(self, table: pl.DataFrame) -> pl.Series:
+        """Boolean per row of a credit table."""
         named = pl.col("group_status", "reason").is_in(list(self.names)).fill_null(False)
-        chosen: Bools = table.select(pl.any_horizontal(named)).to_series().to_numpy()
+        chosen = table.select(pl.any_horizontal(named).alias("kept")).to_series()
         return chosen if self.keep else ~chosen
 
 
@@ -81,14 +74,24 @@ class Filtered:
     rows: dict[str, Counter[str]] = field(default_factory=dict)
     kept: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def count(self, log: Prepared, table: pl.DataFrame, kept: Bools) -> None:
+    @property
+    def all_rows(self) -> int:
+        """Rows of the inputs."""
+        return self.rows["group_status"].total()
+
+    @property
+    def kept_rows(self) -> int:
+        """Rows of the outputs."""
+        return self.kept["group_status"].total()
+
+    def count(self, log: Prepared, table: pl.DataFrame, kept: pl.Series) -> None:
         """Adds one log and its credit table."""
         statuses = list(GROUP_STATUSES)
         for status, number in enumerate(np.bincount(log.outcomes.group_status)):
             self.groups[statuses[status]] += int(number)
         for column in ("group_status", "reason"):
             values = table[column]
-            for totals, part in ((self.rows, values), (self.kept, values.filter(pl.Series(kept)))):
+            for totals, part in ((self.rows, values), (self.kept, values.filter(kept))):
                 counts = part.drop_nulls().value_counts(name="rows")
                 totals.setdefault(column, Counter()).update(dict(counts.iter_rows()))
 
@@ -139,39 +142,9 @@ def plan_filtered(
 
 
 def _name(source: Source, folder: str | None) -> Path:
-    stem = Path(source.name if source.name != "-" else "stdin")
-    while stem.name.endswith(_ALL_SUFFIXES):
-        stem = stem.with_suffix("")
-    name = f"{stem.name}.filtered{_SUFFIXES[source.container][0]}"
-    return (stem.parent if folder is None else Path(folder)) / name
-
-
-def write_filtered(
-    plan: OutputPlan,
-    kept: Sequence[Bools],
-    metadata: Mapping[str, Any],
-    *,
-    skip_bad_lines: bool,
-) -> None:
-    """Writes the kept rows of a plan's inputs; values and types stay as they are.
-
-    Args:
-      plan: destination and inputs.
-      kept: per input, bool per row.
-      metadata: how the output was made.
-      skip_bad_lines: as the log was read.
-    Raises:
-      OutputError: it cannot be written, or inputs' columns differ.
-    """
-    if plan.target.format == "jsonl":
-        write_lines(_kept_lines(plan.sources, kept, skip_bad_lines), plan.target, metadata)
-    else:
-        _write_parquet(plan, kept, metadata)
-
-
-def _kept_lines(
-    sources: Sequence[Source], kept: Sequence[Bools], skip_bad_lines: bool
-) -> Iterator[bytes]:
-    for source, mask in zip(sources, kept, strict=True):
-        lines = zip(raw_lines(source, skip_bad_lines), mask.tolist(), strict=True)
-        yield from (line for line, keep in lines if keep)
+    path = Path("stdin" if source.name == "-" else source.name)
+    stem = path.name
+    while stem.endswith(_ALL_SUFFIXES):
+        stem = stem[: stem.rfind(".")]
+    name = f"{stem}.filtered{_SUFFIXES[source.container][0]}"
+    return (path.parent if folder is None else Path(folder)) / name

@@ -7,87 +7,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crbc_cli.engine.gate_groups import FEATURES, GateGroups
+from crbc_cli.engine.gate_groups import GateGroups
+from crbc_cli.engine.gate_options import GateRule
 from crbc_cli.errors import OptionError
-from crbc_cli.methods.gate_rule import (
-    Choice,
-    Evidence,
-    Metrics,
-    choose,
-    cross_validate,
-    cut_groups,
-    measure,
-    separation,
-)
-from crbc_cli.methods.selective_rollout import SIGNALS
+from crbc_cli.methods.gate_choice import Choice, choose, cross_validate
+from crbc_cli.methods.gate_rule import Evidence, Metrics, cut_groups, measure, separation
 from crbc_cli.tables import REPORT_SCHEMA_VERSION
 
-__all__ = ["GatePoint", "GateReport", "GateRule", "HeldOut", "measure_gate"]
-
-PAPER_THRESHOLD = 0.12
-
-
-@dataclass(frozen=True)
-class GateRule:
-    """When a gate cuts, and how its threshold is chosen.
-
-    Attributes:
-      signal: name in `crbc_cli.methods.selective_rollout.SIGNALS`.
-      thresholds: cut below this (for "terminated": at or above); empty for the paper's 0.12, or
-        for nothing but the chosen ones under `select`.
-      or_terminated: also cut where at least this share of rollouts ended before K.
-      pad: prefixes are padded to K.
-      select: choose the threshold by the paper's rule and cross-validate it.
-      min_precision: that rule's least precision.
-      folds, seed: of the cross-validation.
-      per_group: list the groups.
-    """
-
-    signal: str = "distance"
-    thresholds: tuple[float, ...] = ()
-    or_terminated: float | None = None
-    pad: bool = True
-    select: bool = False
-    min_precision: float = 0.80
-    folds: int = 5
-    seed: int = 0
-    per_group: bool = False
-
-    def __post_init__(self) -> None:
-        if self.signal not in SIGNALS:
-            raise OptionError(
-                f"--signal {self.signal!r} is not known", todo=f"use one of {', '.join(SIGNALS)}"
-            )
-        if not (self.thresholds or self.select or self.signal == "distance"):
-            raise OptionError(
-                f"--signal {self.signal} has no published threshold",
-                todo="give --threshold, or choose one with --select",
-            )
-        if self.or_terminated is not None and self.signal == "terminated":
-            raise OptionError("--or-terminated adds nothing to --signal terminated")
-        if self.folds < 2:
-            raise OptionError(f"--folds {self.folds} is below 2")
-        if self.per_group and len(self.thresholds) + self.select > 1:
-            raise OptionError("--per-group takes one threshold", todo="give one, or only --select")
-
-    @property
-    def fixed(self) -> tuple[float, ...]:
-        """Thresholds that are not chosen."""
-        return self.thresholds or (() if self.select else (PAPER_THRESHOLD,))
-
-    @property
-    def needs(self) -> list[str]:
-        """Signals that must be measured."""
-        if self.per_group:
-            return list(SIGNALS)
-        return [self.signal, *(["terminated"] if self.or_terminated is not None else [])]
-
-    @property
-    def text(self) -> str:
-        """The rule in symbols; D is the threshold."""
-        sign = ">=" if self.signal == "terminated" else "<"
-        either = f" or terminated >= {self.or_terminated:g}" * (self.or_terminated is not None)
-        return f"{self.signal} {sign} D{either}"
+__all__ = ["GatePoint", "GateReport", "HeldOut", "measure_gate"]
 
 
 @dataclass(frozen=True)
@@ -193,6 +120,7 @@ class GateReport:
             "groups_left_out": groups.left_out,
             "zero_variance_groups": int(self.evidence.zero.sum()),
             "t_max": groups.t_max,
+            "longest_rollout": groups.longest,
             "points": [
                 {"k": p.k, "threshold": p.threshold, "chosen": p.chosen, **asdict(p.metrics)}
                 for p in self.points
@@ -233,7 +161,7 @@ def measure_gate(groups: GateGroups, rule: GateRule) -> GateReport:
         return GateReport(groups, rule, points, None, [])
     number = len(groups.variance)
     if number < rule.folds:
-        raise OptionError(f"--folds {rule.folds} is more than the {number} groups of the log")
+        raise OptionError(f"--folds {rule.folds} is more than there are groups ({number})")
     best = _choose(evidence, rule, positions)
     chosen = [_choose(evidence, rule, [p]) or Choice(p, np.nan) for p in positions]
     points += [_point(evidence, rule, choice, chosen=True) for choice in chosen]
@@ -275,6 +203,6 @@ def _held_out(evidence: Evidence, rule: GateRule, positions: Sequence[int]) -> H
         min_precision=rule.min_precision,
         positions=positions,
     )
-    named = [c and (int(evidence.at[c.position]), c.threshold) for c in choices]
+    named = [None if c is None else (int(evidence.at[c.position]), c.threshold) for c in choices]
     k = int(evidence.at[positions[0]]) if len(positions) == 1 else None
     return HeldOut(k, named, metrics)

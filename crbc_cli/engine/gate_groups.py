@@ -1,6 +1,5 @@
-"""Groups as a gate sees them: measured on logs, or read from a table of features."""
+"""Groups as a gate sees them, measured on logs."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,13 +10,12 @@ from numpy.typing import NDArray
 from crbc_cli.anchors.ids import dense_ids
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.prepare import Prepared
-from crbc_cli.errors import ColumnError, IdentityError, InputError, OptionError
-from crbc_cli.logs.formats.parquet import polars_errors
+from crbc_cli.errors import OptionError
 from crbc_cli.methods.gate_rule import Evidence
 from crbc_cli.methods.selective_rollout import Heads, signal
 from crbc_cli.notes import Notes
 
-__all__ = ["FEATURES", "GateGroups", "groups_of_features", "groups_of_logs"]
+__all__ = ["FEATURES", "GateGroups", "groups_of_logs"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -33,13 +31,6 @@ FEATURES: dict[str, str] = {
 }
 """Signal -> its column in a table of features."""
 
-_OTHER_NAMES = {
-    "group_id": ("group", "task_id"),
-    "prefix_distance": ("prefix_edit_distance_mean",),
-    "reward_variance": ("reward_var",),
-}
-"""Column -> what the files published with the paper call it."""
-
 
 @dataclass(frozen=True)
 class GateGroups:
@@ -53,7 +44,8 @@ class GateGroups:
       steps: int64 (N,), or None.
       variance: float64 (N,), population variance of the reward.
       rollouts: int64 (N,).
-      t_max: longest rollout.
+      t_max: step limit of rollouts.
+      longest: steps of the longest rollout there is, or None if unknown.
       left_out: groups in which fewer than two rollouts count.
     """
 
@@ -65,6 +57,7 @@ class GateGroups:
     variance: Floats
     rollouts: Ints
     t_max: int
+    longest: int | None
     left_out: int
 
     def evidence(self, name: str) -> Evidence:
@@ -82,11 +75,14 @@ class GateGroups:
         )
 
     def frame(self) -> pl.DataFrame:
-        """One row per K and group, in the columns that `groups_of_features` reads."""
+        """One row per K and group, in the columns that `crbc_cli.engine.gate_features` reads."""
         repeated = pl.concat([self.names] * len(self.at))
         number, height = len(self.at), len(self.variance)
-        columns = {"K": np.repeat(self.at, height), "rollouts": np.tile(self.rollouts, number)}
-        columns["reward_variance"] = np.tile(self.variance, number)
+        columns: dict[str, Ints | Floats] = {
+            "K": np.repeat(self.at, height),
+            "rollouts": np.tile(self.rollouts, number),
+            "reward_variance": np.tile(self.variance, number),
+        }
         if self.steps is not None and self.saved is not None:
             columns["steps"] = np.tile(self.steps, number)
             columns["steps_saved"] = self.saved.ravel()
@@ -113,8 +109,12 @@ def groups_of_logs(
       at: the K, each at least 1.
       signals: names in `crbc_cli.methods.selective_rollout.SIGNALS`.
       pad: compare prefixes padded to K.
-      t_max: longest rollout that could be; 0 takes the longest that counts.
+      t_max: step limit of rollouts; 0 takes the longest rollout of the logs.
+    Raises:
+      OptionError: a K below 1.
     """
+    if min(at) < 1:
+        raise OptionError(f"--at {min(at)} is not a step count of at least 1")
     ks = np.unique(np.asarray(at, np.int64))
     parts = [_measure(log, clock, ks, signals, pad) for log in logs]
     left_out = sum(part.left_out for part in parts)
@@ -122,7 +122,7 @@ def groups_of_logs(
         notes.say(
             "small_groups", f"{left_out} groups left out: fewer than two of their rollouts count"
         )
-    longest = max((part.t_max for part in parts), default=0)
+    longest = max(part.t_max for part in parts)
     if t_max and longest > t_max:
         notes.say("t_max", f"--t-max {t_max} is below the longest rollout ({longest} steps)")
     return GateGroups(
@@ -134,6 +134,7 @@ def groups_of_logs(
         np.hstack([part.variance for part in parts]),
         np.hstack([part.rollouts for part in parts]),
         t_max or longest,
+        longest,
         left_out,
     )
 
@@ -151,7 +152,9 @@ def _measure(
         wins = np.bincount(group, outcomes.success[taken], len(kept))
         names = _names(log, first).with_columns(
             label=pl.Series(
-                np.where(wins == 0, "all_fail", np.where(wins == size[kept], "all_success", "mixed")),
+                np.where(
+                    wins == 0, "all_fail", np.where(wins == size[kept], "all_success", "mixed")
+                ),
                 dtype=pl.String,
             )
         )
@@ -172,7 +175,8 @@ def _measure(
         np.bincount(group, length, len(kept)).astype(np.int64),
         _variance(group, outcomes.reward[taken], len(kept)),
         size[kept],
-        int(length.max(initial=0)),
+        (longest := int(rollouts.lengths.max(initial=0))),
+        longest,
         rollouts.groups - len(kept),
     )
 
@@ -189,8 +193,7 @@ def _heads(log: Prepared, taken: Ints, group: Ints, depth: int) -> Heads:
 
     def numbered(key: NDArray[np.uint64]) -> NDArray[np.int32]:
         ids = dense_ids(scope, key)
-        starts = np.flatnonzero(np.diff(scope, prepend=-1))
-        lowest = np.minimum.reduceat(ids, starts) if len(ids) else ids
+        lowest = ids[np.flatnonzero(np.diff(scope, prepend=-1))]
         window = np.full(inside.shape, -1, np.int32)
         window[inside] = ids - lowest[scope]
         return window
@@ -214,106 +217,3 @@ def _variance(group: Ints, reward: Floats, groups: int) -> Floats:
     first = reward[np.searchsorted(group, np.arange(groups))]
     differ = np.bincount(group, reward != first[group], groups) > 0
     return np.where(differ, squares / np.maximum(number, 1), 0.0)
-
-
-def groups_of_features(
-    path: str, notes: Notes, *, at: Sequence[int] = (), signals: Sequence[str], t_max: int
-) -> GateGroups:
-    """Reads groups from a CSV with one row per group and K.
-
-    Columns: `group_id` (and `source_file`, `key:…` where ids repeat), `K`, `reward_variance`, a
-    column per signal as in FEATURES; optional `label`, `rollouts`, `steps` (of all rollouts
-    together) and `steps_saved` (those beyond K). `crbc gate --per-group --csv` writes such a
-    table, and the names of the file published with the paper are understood.
-
-    Args:
-      path: the file, `-` for stdin.
-      notes: told what is missing.
-      at: the K to take; all of the file by default.
-      signals: those that are needed.
-      t_max: longest rollout that could be.
-    Raises:
-      InputError, ColumnError, IdentityError: the table cannot be used.
-      OptionError: a K that the file does not have, or no `t_max`.
-    """
-    if not t_max:
-        raise OptionError(
-            "a table of features does not say how long rollouts can be",
-            todo="give --t-max, for example --t-max 30",
-        )
-    frame = _read_csv(path)
-    keys = [c for c in frame.columns if c in ("source_file", "group_id") or c.startswith("key:")]
-    numbers = ["K", "reward_variance", *(FEATURES[name] for name in signals)]
-    lengths = [c for c in ("steps", "steps_saved") if c in frame.columns]
-    optional = [c for c in ("rollouts", *lengths) if c in frame.columns]
-    frame = _checked(frame, path, ["group_id", *numbers], [*numbers, *optional])
-    known = frame["K"].unique().sort().to_list()
-    absent = [k for k in at if k not in known]
-    if absent:
-        listed = ", ".join(f"{k:g}" for k in known)
-        raise OptionError(f"--at {absent[0]} is not in {path}", todo=f"it has K = {listed}")
-    ks = sorted(set(at)) or [int(k) for k in known]
-    names = frame.select(keys).unique(maintain_order=True)
-    ordered = (
-        frame.filter(pl.col("K").is_in(ks))
-        .join(names.with_row_index("position"), on=keys, maintain_order="left")
-        .sort("K", "position")
-    )
-    positions = ordered["position"].to_numpy()
-    if not np.array_equal(positions, np.tile(np.arange(names.height), len(ks))):
-        raise IdentityError(
-            "groups do not occur once at every K", path, "one row per group and K is needed"
-        )
-    if "rollouts" not in optional:
-        notes.say("equal_groups", f"{path} has no rollouts column: groups count as of equal size")
-    if len(lengths) < 2:
-        notes.say("no_lengths", f"{path} has no steps and steps_saved: no realised saving")
-    columns = {c: ordered[c].to_numpy().reshape(len(ks), -1) for c in [*numbers, *optional]}
-    whole = {c: columns[c].astype(np.int64) for c in optional}
-    label = [c for c in ("label",) if c in frame.columns]
-    return GateGroups(
-        ordered.head(names.height).select(*keys, *label),
-        np.asarray(ks, np.int64),
-        {name: columns[FEATURES[name]] for name in signals},
-        whole["steps_saved"] if len(lengths) == 2 else None,
-        whole["steps"][0] if len(lengths) == 2 else None,
-        columns["reward_variance"][0],
-        whole["rollouts"][0] if "rollouts" in whole else np.ones(names.height, np.int64),
-        t_max,
-        0,
-    )
-
-
-def _read_csv(path: str) -> pl.DataFrame:
-    with polars_errors(path):
-        try:
-            frame = pl.read_csv(sys.stdin.buffer if path == "-" else path, infer_schema_length=None)
-        except OSError as error:
-            raise InputError(f"cannot be opened ({error.strerror or error})", path) from error
-    named = {
-        other: name
-        for name, others in _OTHER_NAMES.items()
-        for other in others
-        if other in frame.columns and name not in frame.columns
-    }
-    return frame.rename(named)
-
-
-def _checked(
-    frame: pl.DataFrame, path: str, needed: Sequence[str], numbers: Sequence[str]
-) -> pl.DataFrame:
-    """The frame with its numbers as Float64, none missing."""
-    for name in needed:
-        if name not in frame.columns:
-            raise ColumnError(
-                f"has no column {name}", path, f"columns are {', '.join(frame.columns)}"
-            )
-    for name in numbers:
-        if not frame[name].dtype.is_numeric():
-            raise ColumnError(f"column {name} holds no numbers", path)
-        odd = (~frame[name].cast(pl.Float64).is_finite()).fill_null(True).arg_true()
-        if len(odd):
-            raise ColumnError(f"column {name} is missing a number", f"{path}:{odd[0] + 2}")
-    if not frame.height:
-        raise InputError("holds no rows", path)
-    return frame.with_columns(pl.col(list(numbers)).cast(pl.Float64))

@@ -1,7 +1,9 @@
 """Inputs -> one frame of compact rows: ids, step, keys and the few numbers the run needs."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +15,7 @@ from crbc_cli.anchors.values import VIEWS
 from crbc_cli.engine.clock import Clock
 from crbc_cli.errors import ColumnError, OptionError
 from crbc_cli.logs.batch import Batch
-from crbc_cli.logs.columns import Field, conform
+from crbc_cli.logs.columns import Field, conform, refuse_null
 from crbc_cli.logs.formats.jsonl import LineReport
 from crbc_cli.logs.formats.parquet import polars_errors
 from crbc_cli.logs.read import missing_column, read
@@ -22,10 +24,14 @@ from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.tables import STEP_COLUMNS
 
-__all__ = ["Loaded", "load", "needed_fields", "rules_for"]
+__all__ = ["Loaded", "load", "needed_fields", "rules_for", "within_64_bits"]
 
-_MADE_FROM = {"action": "action_key", "anchor": "reply_key", "column": "column {}"}
 _ROLES = {column.name: column.role for column in STEP_COLUMNS}
+_OVER_ROWS = re.compile(
+    r"\b(sum|min|max|avg|mean|median|mode|count|first|last|std\w*|var\w*|quantile\w*|corr|covar\w*"
+    r"|rank|row_number|lag|lead|array_agg|string_agg|listagg)\s*\(",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -90,10 +96,13 @@ def needed_fields(settings: Settings, rules: RuleFile) -> list[Field]:
     needs_reward = (
         settings.group_advantage.reward in ("sum", "last") or settings.credit.intermediate_rewards
     )
-    fields.append(Field("reward", column("reward"), "number", needs_reward))
+    fields.append(
+        Field("reward", column("reward"), "number", needs_reward, lenient=not needs_reward)
+    )
     fields += [Field(name, column(name), "flag") for name in ("done", "truncated")]
     needs_valid = settings.group_advantage.invalid_penalty != "none"
-    fields.append(Field("is_action_valid", column("is_action_valid"), "flag", needs_valid))
+    valid = column("is_action_valid")
+    fields.append(Field("is_action_valid", valid, "flag", needs_valid, lenient=not needs_valid))
     for name in {settings.group_advantage.reward, settings.outcome.boundary}:
         if name not in ("outcome", "sum", "last"):
             fields.append(Field(f"number:{name}", column(name), "number", True))
@@ -104,11 +113,11 @@ def _identity_fields(settings: Settings, column: Callable[[str], str]) -> list[F
     log = settings.log
     fields: list[Field] = []
     if log.group_by:
-        fields += [Field(f"by:{name}", column(name), "scalar", True) for name in log.group_by]
+        fields += [Field(f"by:{name}", column(name), "label", True) for name in log.group_by]
     elif not log.group_stride:
         fields.append(Field("group_id", column("group_id"), "id", True))
     else:
-        fields.append(Field("prompt", column("prompt"), "scalar"))
+        fields.append(Field("prompt", column("prompt"), "label"))
     fields += [Field(f"key:{name}", column(name), "scalar", True) for name in log.key]
     fields.append(Field("rollout_id", column("rollout_id"), "id", not log.infers_groups))
     if log.order_by == "step":
@@ -117,14 +126,23 @@ def _identity_fields(settings: Settings, column: Callable[[str], str]) -> list[F
 
 
 def _rule_columns(expression: str) -> list[str]:
+    """The columns of a --success-when rule, which judges one row at a time."""
+    flag = f"--success-when {expression!r}"
+    todo = 'for example --success-when "reward >= 1"'
     try:
         names = pl.sql_expr(expression).meta.root_names()
     except (pl.exceptions.PolarsError, pl.exceptions.SQLInterfaceError) as error:
         raise OptionError(
-            f"--success-when {expression!r} cannot be parsed "
-            f"({str(error).strip().splitlines()[0]})",
-            todo='for example --success-when "reward >= 1"',
+            f"{flag} cannot be parsed ({str(error).strip().splitlines()[0]})", todo=todo
         ) from error
+    over_rows = _OVER_ROWS.search(re.sub(r"'[^']*'", "", expression))
+    if over_rows:
+        raise OptionError(
+            f"{flag} uses {over_rows[1]}, but a rule sees one row, the rollout's last",
+            todo=todo,
+        )
+    if not names:
+        raise OptionError(f"{flag} names no column", todo=todo)
     return sorted(set(names))
 
 
@@ -199,35 +217,42 @@ def _load_one(
     report = LineReport()
     by_name = {f.name: f for f in fields}
     frames: list[pl.DataFrame] = []
+    present: set[str] = set()
     for batch in read(source, fields, skip_bad_lines=settings.log.skip_bad_lines, report=report):
+        present.update(batch.frame.collect_schema())
         frames.append(_load_batch(source, batch, by_name, keys))
     _tell_report(source, report, notes)
     frame = _concatenate(frames, [source.name])
+    if frame.height or frame.width:
+        missing = next((f for f in fields if f.required and f.name not in present), None)
+        if missing is not None:
+            raise missing_column(source, missing)
     if not frame.height:
         notes.say("empty", f"{source.name} holds no rows", warning=True)
-        return _empty(fields, keys)
-    present = set(frame.columns)
+        return _empty(fields, keys, frame)
     for f in fields:
-        made = _MADE_FROM.get(f.name.split(":")[0], f.name).format(f.name.partition(":")[2])
-        if f.required and made not in present:
-            raise missing_column(source, f)
+        if f.required and f.role in ("id", "integer", "label"):
+            refuse_null(frame[f.name], f, lambda i: source.where(frame["source_row"][i]))
     return frame
 
 
 def _load_batch(
     source: Source, batch: Batch, by_name: dict[str, Field], keys: Keys
 ) -> pl.DataFrame:
-    present = batch.frame.collect_schema().names()
-    needed = (*keys.anchor, "action")
-    if not set(needed) <= set(present):
-        missing = next(n for n in needed if n not in present)
-        raise missing_column(source, by_name[missing])
+    """Keys and columns of one batch; values that no row of it has are null."""
+    present = batch.frame.collect_schema()
+    absent = [name for name in (*keys.anchor, "action") if name not in present]
+    values = batch.frame.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
     with polars_errors(source.name):
-        frame = keyed(batch.frame, batch.kinds, keys).collect()
-    columns = [
-        conform(series, by_name[series.name], batch.where) if series.name in by_name else series
-        for series in frame.get_columns()
-    ]
+        frame = keyed(values, {**batch.kinds, **dict.fromkeys(absent, "text")}, keys).collect()
+    columns = []
+    for series in frame.get_columns():
+        field = by_name.get(series.name)
+        try:
+            columns.append(series if field is None else conform(series, field, batch.where))
+        except ColumnError:
+            if field is None or not field.lenient:
+                raise
     rows = batch.rows
     if rows is None:
         rows = pl.Series(np.arange(batch.first_row, batch.first_row + frame.height))
@@ -238,35 +263,66 @@ def _concatenate(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFra
     """Rows of all frames; columns that some lack are null there.
 
     Raises:
-      ColumnError: a column has types that do not go together.
+      ColumnError: a column is text in some rows and numbers in others.
     """
     if not frames:
         return pl.DataFrame()
+    frames = [frame for frame in frames if frame.height] or frames[:1]
     if len(frames) == 1:
         return frames[0]
-    try:
-        return pl.concat(frames, how="diagonal_relaxed", rechunk=True)
-    except pl.exceptions.PolarsError as error:
-        kinds: dict[str, set[str]] = {}
-        for frame in frames:
-            for name, dtype in frame.schema.items():
-                if dtype != pl.Null:
-                    kinds.setdefault(name, set()).add(str(dtype))
-        odd = next((n for n, k in kinds.items() if len(k) > 1), "?")
+    kinds: dict[str, set[str]] = {}
+    for frame in frames:
+        for name, dtype in frame.schema.items():
+            if dtype != pl.Null:
+                kinds.setdefault(name, set()).add("numbers" if dtype.is_numeric() else str(dtype))
+    odd = next((n for n, k in kinds.items() if len(k) > 1), None)
+    if odd is not None:
         raise ColumnError(
-            f"column {odd} is {' in some rows, '.join(sorted(kinds.get(odd, set())))} in others",
-            ", ".join(names[:3]),
+            f"column {odd.rpartition(':')[2]} is {' in some rows, '.join(sorted(kinds[odd]))} "
+            "in others",
+            ", ".join(names[:3]) + (", …" if len(names) > 3 else ""),
             "write one type per column",
-        ) from error
+        )
+    return within_64_bits(pl.concat(frames, how="diagonal_relaxed", rechunk=True), names)
 
 
-def _empty(fields: Sequence[Field], keys: Keys) -> pl.DataFrame:
+def within_64_bits(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Signed and unsigned integers together, in whichever of the two holds them all.
+
+    Args:
+      frame: frame in which joining both gave Int128.
+      names: where it came from, for the message.
+    Raises:
+      ColumnError: neither holds them all.
+    """
+    for name, dtype in frame.schema.items():
+        if dtype != pl.Int128:
+            continue
+        for narrow in (pl.Int64, pl.UInt64):
+            series = frame[name].cast(narrow, strict=False)
+            if series.null_count() == frame[name].null_count():
+                frame = frame.with_columns(series)
+                break
+        else:
+            raise ColumnError(
+                f"column {name.rpartition(':')[2]} needs more than 64 bits",
+                ", ".join(names[:3]),
+                "write it as strings",
+            )
+    return frame
+
+
+def _empty(fields: Sequence[Field], keys: Keys, frame: pl.DataFrame) -> pl.DataFrame:
+    """No rows, with every column; types of ids that the input names are kept."""
     dtypes = {"flag": pl.Boolean, "number": pl.Float64, "id": pl.String, "integer": pl.Int64}
-    schema = {f.name: dtypes.get(f.role, pl.String) for f in fields if f.role != "value"}
+    schema: dict[str, Any] = {
+        f.name: dtypes.get(f.role, pl.String) for f in fields if f.role != "value"
+    }
     schema |= {"source_row": pl.Int64, "reply_key": pl.UInt64, "action_key": pl.UInt64}
     if keys.anchor_id:
         schema["reply_digest"] = pl.String
-    return pl.DataFrame(schema=schema)
+    named = {name: dtype for name, dtype in frame.schema.items() if dtype != pl.Null}
+    return pl.DataFrame(schema=schema | named)
 
 
 def _tell_report(source: Source, report: LineReport, notes: Notes) -> None:

@@ -51,7 +51,7 @@ class GroupSearch:
                 )
             self._key[column] = value
         self._ids: dict[str, None] = {}
-        self._found: list[Prepared] = []
+        self._found: Prepared | None = None
         self._places: list[str] = []
 
     def look(self, log: Prepared) -> None:
@@ -68,20 +68,21 @@ class GroupSearch:
             )
         _, first = np.unique(log.rollouts.group_of_row, return_index=True)
         names = log.frame[first].select(
-            "source", "group_id", *(pl.col(f"key:{column}") for column in known)
+            "source", pl.col("group_id", *(f"key:{column}" for column in known)).cast(pl.String)
         )
-        matches = pl.lit(True)
+        wanted = {f"key:{column}": value for column, value in self._key.items()}
         if self._group is not None:
-            matches = pl.col("group_id").cast(pl.String) == self._group
-        for column, value in self._key.items():
-            matches &= pl.col(f"key:{column}").cast(pl.String) == value
-        self._ids |= dict.fromkeys(names["group_id"].cast(pl.String).to_list())
-        for group in names.select(matches).to_series().arg_true().to_list():
+            wanted["group_id"] = self._group
+        matches = pl.repeat(True, names.height, eager=True)
+        for column, value in wanted.items():
+            matches &= (names[column] == value).fill_null(False)
+        self._ids |= dict.fromkeys(names["group_id"].to_list())
+        for group in matches.arg_true().to_list():
             name = names.row(group, named=True)
             keys = ", ".join(f"{column}={name[f'key:{column}']}" for column in known)
             place = log.loaded.sources[name["source"]].name
             self._places.append(f"{place} ({keys})" if keys else place)
-            self._found.append(log.only(group))
+            self._found = self._found or log.only(group)
 
     def found(self) -> Prepared:
         """The log of the one group.
@@ -89,19 +90,24 @@ class GroupSearch:
         Raises:
           OptionError: none or several match; close ids are named.
         """
-        if len(self._found) == 1:
-            return self._found[0]
+        if self._found is not None and len(self._places) == 1:
+            return self._found
         ids = list(self._ids)
         if not ids:
             raise OptionError("the log holds no rows, so there is no group to explain")
-        if self._group is None:
+        if self._group is None and len(ids) > 1:
             raise OptionError(
-                f"the log has {len(self._found)} groups", todo=f"choose one of {_some(ids)}"
+                f"the log has {len(ids)} groups", todo=f"choose one with --group: {_some(ids)}"
             )
-        if not self._found:
-            raise OptionError(f"no group {self._group!r}", todo=_hint(self._group, ids))
+        if self._found is None:
+            what = "no group" + ("" if self._group is None else f" {self._group!r}")
+            raise OptionError(
+                f"{what} with these key values" if self._key else what,
+                todo=_hint(self._group or "", ids),
+            )
         raise OptionError(
-            f"group {self._group!r} occurs {len(self._found)} times: {'; '.join(self._places[:4])}",
+            f"group {self._group or ids[0]!r} occurs {len(self._places)} times: "
+            f"{_some(self._places)}",
             todo="choose with --file NAME or --key-value COLUMN=VALUE",
         )
 

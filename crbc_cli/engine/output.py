@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from crbc_cli.engine.load import within_64_bits
 from crbc_cli.errors import OptionError, OutputError
 from crbc_cli.logs.passthrough import as_frame, raw_lines
 from crbc_cli.logs.sources import Source
@@ -46,29 +47,37 @@ def plan_outputs(
     Raises:
       OptionError, OutputError: no destination, an existing one, or two inputs for one file.
     """
-    if output is None and any(s.name == "-" for s in sources):
+    nameless = next((s.name for s in sources if not Path(s.name).is_file()), None)
+    if output is None and nameless is not None:
         if not piped:
             raise OptionError(
-                "stdin has no name to put the output beside",
+                f"{'stdin' if nameless == '-' else nameless} is no file to put the output beside",
                 todo="give -o FILE, or pipe the output",
             )
         output = "-"
     if output is not None and not (output.endswith("/") or Path(output).is_dir()):
         plans = [OutputPlan(Target.parse(output, to, force), sources)]
     else:
-        if output is not None:
-            Path(output).mkdir(parents=True, exist_ok=True)
         suffix = f".credit.{to or 'parquet'}"
         plans = [
-            OutputPlan(Target.parse(str(_beside(s, output, suffix)), to, force), [s])
+            OutputPlan(
+                Target.parse(
+                    str(_beside(s, output, suffix)), to, force, make_folder=output is not None
+                ),
+                [s],
+            )
             for s in sources
         ]
-    names = [plan.target.name for plan in plans]
     inputs = {Path(s.name).resolve() for s in sources if s.name != "-"}
-    for name in names:
-        if names.count(name) > 1:
+    taken: dict[str, OutputPlan] = {}
+    for plan in plans:
+        name = plan.target.name
+        other = taken.setdefault(name, plan)
+        if other is not plan:
             raise OutputError(
-                "two inputs would be written here", name, "write them into one file with -o FILE"
+                f"{other.sources[0].name} and {plan.sources[0].name} would both be written here",
+                name,
+                "write them into one file with -o FILE",
             )
         if name != "-" and Path(name).resolve() in inputs:
             raise OutputError("is an input", name, "name another output")
@@ -108,7 +117,7 @@ def write_output(
     """
     tables = [t.rename({n: prefix + n for n in t.columns if n not in _IDENTITY}) for t in tables]
     if not all_columns:
-        write_table(_one_schema(tables), plan.target, metadata)
+        write_table(_one_schema(tables, plan), plan.target, metadata)
         return
     raw = plan.target.format == "jsonl" and all(s.container == "jsonl" for s in plan.sources)
     if raw:
@@ -119,7 +128,7 @@ def write_output(
         with_log_columns(as_frame(source, skip_bad_lines), table, source.name)
         for source, table in zip(plan.sources, tables, strict=True)
     ]
-    write_table(_one_schema(joined), plan.target, metadata)
+    write_table(_one_schema(joined, plan), plan.target, metadata)
 
 
 def with_log_columns(log: pl.DataFrame, table: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -175,15 +184,31 @@ def _refuse_clash(line: bytes, added: Sequence[str], source: Source, row: int) -
         )
 
 
-def _one_schema(tables: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """Frames whose columns agree, widened where inputs differ."""
-    if len(tables) == 1:
-        return list(tables)
+def _one_schema(tables: Sequence[pl.DataFrame], plan: OutputPlan) -> Sequence[pl.DataFrame]:
+    """Tables that can be written one after the other; columns that some inputs lack are null.
+
+    Raises:
+      OutputError: a column has types that do not go together.
+    """
+    filled = [t for t in tables if t.height] or tables[:1]
+    if len(filled) == 1 or plan.target.format == "jsonl":
+        return filled
+    seen: dict[str, tuple[str, Any]] = {}
+    for source, table in zip(plan.sources, tables, strict=True):
+        for name, dtype in table.schema.items() if table.height else ():
+            where, other = seen.setdefault(name, (source.name, dtype))
+            if other.is_numeric() != dtype.is_numeric() and pl.Null not in (other, dtype):
+                raise OutputError(
+                    f"column {name} is {other} in {where} and {dtype} in {source.name}",
+                    plan.target.name,
+                    "write one output per input: leave -o away, or use -o FOLDER/",
+                )
     try:
-        whole = pl.concat(tables, how="diagonal_relaxed")
+        whole = pl.concat(filled, how="diagonal_relaxed")
     except pl.exceptions.PolarsError as error:
         raise OutputError(
-            "the inputs' columns have types that do not go into one table",
-            todo="write one output per input: leave -o away",
+            f"columns have types that do not go together ({str(error).splitlines()[0]})",
+            plan.target.name,
+            "write one output per input: leave -o away, or use -o FOLDER/",
         ) from error
-    return [whole]
+    return [within_64_bits(whole, [s.name for s in plan.sources])]

@@ -3,6 +3,9 @@
 import re
 from collections.abc import Sequence
 
+import msgspec
+
+from crbc_cli.anchors.values import VIEWS, content
 from crbc_cli.engine.load import needed_fields
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.logs.fetch import fetch_text
@@ -16,8 +19,8 @@ Text = tuple[str | None, str | None]
 def row_texts(log: Prepared, rows: list[int]) -> dict[int, Text]:
     """Texts of some rows, read from the inputs again.
 
-    Anchors of several columns are shown as `column: content` parts; an action inside --action-tag
-    is shown without its surroundings.
+    Anchors of several columns are shown as `column: content` parts, message lists as the message
+    that counts, and an action inside a tag without its surroundings.
 
     Args:
       log: the log.
@@ -29,7 +32,7 @@ def row_texts(log: Prepared, rows: list[int]) -> dict[int, Text]:
     parts = [f"anchor:{i}" for i in range(len(anchor.anchor))]
     columns = {
         field.name: field.column
-        for field in needed_fields(log.settings)
+        for field in needed_fields(log.settings, log.loaded.rules)
         if field.name in (*parts, "action")
     }
     source_of = log.frame["source"].gather(rows).to_list()
@@ -45,11 +48,22 @@ def row_texts(log: Prepared, rows: list[int]) -> dict[int, Text]:
         )
         for i in mine:
             cells = found[source_row_of[i]]
-            texts[rows[i]] = (
-                _joined(anchor.anchor, [cells[part] for part in parts]),
-                _inside(anchor.action_tag, cells["action"]),
-            )
+            observation = [
+                _viewed(name, cells[part]) for name, part in zip(anchor.anchor, parts, strict=True)
+            ]
+            action = _inside(anchor.action_tag or log.loaded.rules.action.tag, cells["action"])
+            texts[rows[i]] = _joined(anchor.anchor, observation), action
     return texts
+
+
+def _viewed(name: str, text: str | None) -> str | None:
+    """What an `--anchor` name that looks into messages finds in them."""
+    if text is None or name not in VIEWS:
+        return text
+    found = VIEWS[name](content(text, parse=True))
+    if found is None or isinstance(found, str):
+        return found
+    return msgspec.json.encode(found, enc_hook=str).decode()
 
 
 def _joined(names: Sequence[str], parts: Sequence[str | None]) -> str | None:

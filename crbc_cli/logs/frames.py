@@ -7,17 +7,9 @@ import msgspec
 import polars as pl
 
 from crbc_cli.logs.batch import Batch
-from crbc_cli.logs.columns import Field, ValueKind, resolve_column
+from crbc_cli.logs.columns import Field, ValueKind, from_values, member_at, resolve_column
 
 __all__ = ["select_fields"]
-
-_ROLE_DTYPES: dict[str, pl.DataType] = {
-    "id": pl.String(),
-    "integer": pl.Int64(),
-    "flag": pl.Boolean(),
-    "number": pl.Float64(),
-    "scalar": pl.String(),
-}
 
 
 def select_fields(
@@ -30,24 +22,25 @@ def select_fields(
     schema = frame.collect_schema()
     columns: dict[str, pl.Expr] = {}
     kinds: dict[str, ValueKind] = {}
+    decoded: list[pl.Series] = []
     for field in fields:
-        found = resolve_column(field.column, list(schema))
+        found = resolve_column(field.column, schema)
         if found is None:
             continue
         head, path = found
-        expression = pl.col(head)
-        dtype: Any = schema[head]
-        while path and isinstance(dtype, pl.Struct):
-            inner = {f.name: f.dtype for f in dtype.fields}.get(path[0])
-            if inner is None:
-                break
-            expression, dtype, path = expression.struct.field(path[0]), inner, path[1:]
+        expression, dtype, path = _inside_structs(pl.col(head), schema[head], path)
+        if path and dtype != pl.String:
+            continue
         kind: ValueKind = "native"
-        if path and dtype == pl.String:
+        if path and field.role == "value":
             expression, kind = _json_member(expression, path), "json"
-            if field.role != "value":
-                expression = expression.str.json_decode(_ROLE_DTYPES[field.role])
         elif path:
+            texts = frame.select(expression.alias(field.name)).collect().to_series()
+            values = [member_at(text, path) for text in texts]
+            if all(v is msgspec.UNSET for v in values):
+                continue
+            values = [None if v is msgspec.UNSET else v for v in values]
+            decoded.append(from_values(field, values, where)[0])
             continue
         elif dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
             kind = "text"
@@ -56,19 +49,31 @@ def select_fields(
         columns[field.name] = expression
         if field.role == "value":
             kinds[field.name] = kind
-    return Batch(frame.select(**columns), kinds, None, 0, where)
+    selected = frame.select(**columns)
+    if decoded:
+        selected = pl.concat([selected, pl.LazyFrame(decoded)], how="horizontal")
+    return Batch(selected, kinds, None, 0, where)
+
+
+def _inside_structs(
+    column: pl.Expr, dtype: Any, path: tuple[str, ...]
+) -> tuple[pl.Expr, Any, tuple[str, ...]]:
+    """Follows a path as far as structs go: (expression, its dtype, the path that is left)."""
+    while path and isinstance(dtype, pl.Struct):
+        members = {f.name: f.dtype for f in dtype.fields}
+        found = resolve_column(".".join(path), members)
+        if found is None:
+            break
+        name, path = found
+        column, dtype = column.struct.field(name), members[name]
+    return column, dtype, path
 
 
 def _json_member(column: pl.Expr, path: tuple[str, ...]) -> pl.Expr:
     """JSON text of the member at `path`; null where the text is not JSON or has no such member."""
 
     def member(text: str) -> str | None:
-        try:
-            value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            return None
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return None if value is None else msgspec.json.encode(value).decode()
+        value = member_at(text, path)
+        return None if value in (None, msgspec.UNSET) else msgspec.json.encode(value).decode()
 
     return column.map_elements(member, return_dtype=pl.String)

@@ -16,8 +16,8 @@ __all__ = ["as_frame", "raw_lines"]
 def as_frame(source: Source, skip_bad_lines: bool) -> pl.DataFrame:
     """Every column of the input.
 
-    JSONL members keep a plain type if all lines agree on it (string, integer, number, boolean);
-    otherwise their raw JSON text is passed through.
+    JSONL members keep a plain type if all lines agree on it (string, integer of 64 bits, number,
+    boolean); otherwise their raw JSON text is passed through.
 
     Raises:
       InputError: as reading does.
@@ -52,12 +52,21 @@ def _column(name: str, texts: list[bytes | None]) -> pl.Series:
         whole = all(text is None or not set(text) & set(b".eE") for text in texts)
         plain = int if whole else float
     else:
-        return pl.Series(
-            name, [None if t in (None, b"null") else t.decode() for t in texts], dtype=pl.String
-        )
+        return _raw_text(name, texts)
     decode = msgspec.json.Decoder(plain | None).decode
     values = [None if text is None else decode(text) for text in texts]
-    return pl.Series(name, values, strict=False)
+    if plain is int and any(v is not None and not -(2**63) <= v < 2**63 for v in values):
+        return _raw_text(name, texts)
+    return pl.Series(name, values, dtype=_DTYPES[plain])
+
+
+_DTYPES: dict[type, Any] = {str: pl.String, bool: pl.Boolean, int: pl.Int64, float: pl.Float64}
+
+
+def _raw_text(name: str, texts: list[bytes | None]) -> pl.Series:
+    return pl.Series(
+        name, [None if t in (None, b"null") else t.decode() for t in texts], dtype=pl.String
+    )
 
 
 def raw_lines(source: Source, skip_bad_lines: bool) -> Iterator[bytes]:

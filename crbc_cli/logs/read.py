@@ -48,9 +48,15 @@ def missing_column(source: Source, field: Field) -> ColumnError:
     """The error for a required field that the input does not have."""
     names = available_columns(source)
     have = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
+    kind, _, label = field.name.rpartition(":")
     todo = {
+        "anchor": "name another with --anchor COLUMN",
+        "by": "name another with --group-by COLUMN",
+        "key": "name another with --key COLUMN",
+        "number": "name another column",
+        "rule": "name another in --success-when",
+    }.get(kind) or {
         "success": 'give the rule, for example --success-when "reward >= 1"',
         "step": "map one with --map step=COLUMN, or use --order-by file",
-        "anchor": "name another with --anchor COLUMN",
-    }.get(field.name, f"map one with --map {field.name}=COLUMN")
+    }.get(field.name, f"map one with --map {label}=COLUMN")
     return ColumnError(f"has no column {field.column} (columns: {have})", source.name, todo)

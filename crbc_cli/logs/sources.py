@@ -4,12 +4,12 @@ Paths, directories, quoted globs, `@list.txt` and `-` become `Source`s. File nam
 (9 before 10). Compression and container are found by their first bytes, never by the suffix.
 """
 
+import atexit
 import functools
 import glob
 import io
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -36,12 +36,23 @@ _LOG_SUFFIXES = (
     ".parquet.zst",
 )
 _COPY_BYTES = 1 << 20
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_FOREIGN = {
+    b"BZh": "bzip2 data; use gzip or zstd",
+    b"\xfd7zXZ": "xz data; use gzip or zstd",
+    b"PK\x03\x04": "a zip archive; name the files in it",
+    b"ARROW1": "an Arrow file; write it as Parquet",
+    b"\xff\xff\xff\xff": "an Arrow stream; write it as Parquet",
+    b"\xff\xfe": "UTF-16 text; write it as UTF-8",
+    b"\xfe\xff": "UTF-16 text; write it as UTF-8",
+}
+"""First bytes -> what such a file is, and what to do."""
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Sort key under which digit runs compare by value: `9.jsonl` before `10.jsonl`."""
     parts = re.split(r"(\d+)", text)
-    return [(1, int(p), p) if p.isdigit() else (0, 0, p) for p in parts if p]
+    return [(1, int(p), p) if p.isdecimal() else (0, 0, p) for p in parts if p]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +94,12 @@ class Source:
         return f"{self.name}:{row + 1}" if self.container == "jsonl" else f"{self.name} row {row}"
 
     def digest(self) -> str:
-        """XXH3-128 of the bytes on disk, 32 hex digits: identifies this input in metadata."""
+        """XXH3-128 of the bytes as given, 32 hex digits: identifies this input in metadata."""
         import xxhash
 
         state = xxhash.xxh3_128()
-        with self.path.open("rb") as file:
+        given = Path(self.name)
+        with (given if given.is_file() else self.path).open("rb") as file:
             while block := file.read(_COPY_BYTES):
                 state.update(block)
         return state.hexdigest()
@@ -108,30 +120,32 @@ def resolve(inputs: Sequence[str], stdin: IO[bytes] | None = None) -> list[Sourc
             raise OptionError("no log given", todo="name a file, a directory or pipe one in")
         inputs = ["-"]
     names = list(_expand(inputs))
-    if names.count("-") > 1:
-        raise OptionError("stdin (-) is given more than once")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise OptionError(f"{twice} is given more than once", todo="name each log once")
+    _refuse_repeats(names)
     return [_stdin_source(stdin) if name == "-" else _file_source(name) for name in names]
 
 
-def _expand(inputs: Iterable[str]) -> Iterable[str]:
+def _refuse_repeats(names: Sequence[str]) -> None:
+    """The same bytes under two names would count twice."""
+    seen: dict[tuple[int, int] | str, str] = {}
+    for name in names:
+        status = None if name == "-" else os.stat(name)
+        other = seen.setdefault((status.st_dev, status.st_ino) if status else name, name)
+        if other is not name:
+            again = "" if other == name else f", also as {name}"
+            raise OptionError(f"{other} is given more than once{again}", todo="name each log once")
+
+
+def _expand(inputs: Iterable[str], lists: tuple[str, ...] = ()) -> Iterable[str]:
     for item in inputs:
         path = Path(item)
         if item == "-":
             yield item
         elif item.startswith("@") and not path.exists():
-            yield from _expand(_read_list(item[1:]))
+            if item in lists:
+                raise InputError("list of inputs names itself", item[1:])
+            yield from _expand(_read_list(item[1:]), (*lists, item))
         elif path.is_dir():
-            found = sorted(
-                (
-                    str(p)
-                    for p in path.rglob("*")
-                    if p.name.endswith(_LOG_SUFFIXES) and not _is_own_output(p) and p.is_file()
-                ),
-                key=natural_key,
-            )
+            found = sorted((str(p) for p in path.rglob("*") if _is_log(p, path)), key=natural_key)
             if not found:
                 raise InputError("holds no .parquet or .jsonl file", item)
             yield from found
@@ -153,6 +167,13 @@ def _expand(inputs: Iterable[str]) -> Iterable[str]:
             raise InputError("no such file or directory", item)
 
 
+def _is_log(path: Path, folder: Path) -> bool:
+    """What a folder is searched for: log files, in no hidden folder."""
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    named = path.name.endswith(_LOG_SUFFIXES) and not _is_own_output(path)
+    return named and not hidden and path.is_file()
+
+
 def _is_own_output(path: Path) -> bool:
     """Credit tables written beside their input are not logs."""
     return ".credit." in path.name or path.name.startswith(".")
@@ -160,15 +181,25 @@ def _is_own_output(path: Path) -> bool:
 
 def _read_list(name: str) -> list[str]:
     try:
-        text = Path(name).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"list of inputs cannot be read ({error})", name) from error
-    return [line.strip() for line in text.splitlines() if line.strip() and line[0] != "#"]
+        lines = Path(name).read_text("utf-8-sig").splitlines()
+    except OSError as error:
+        raise InputError(
+            f"list of inputs cannot be read ({error.strerror or error})", name
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError("list of inputs is not UTF-8", name) from error
+    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not names:
+        raise InputError("list of inputs is empty", name)
+    return names
 
 
 def _file_source(name: str) -> Source:
     path = Path(name)
     try:
+        if not path.is_file():  # a pipe or a device gives its bytes once
+            with path.open("rb") as stream:
+                path = _temporary(stream, name)
         with path.open("rb") as file:
             head = file.read(8)
     except OSError as error:
@@ -178,7 +209,7 @@ def _file_source(name: str) -> Source:
 
 def _stdin_source(stdin: IO[bytes] | None) -> Source:
     """Spools stdin to a temporary file: Parquet needs seeking, and rows are read twice."""
-    path = _temporary(stdin or sys.stdin.buffer)
+    path = _temporary(stdin or sys.stdin.buffer, "-")
     with path.open("rb") as file:
         return _from_head("-", path, file.read(8))
 
@@ -186,35 +217,47 @@ def _stdin_source(stdin: IO[bytes] | None) -> Source:
 def _from_head(name: str, path: Path, head: bytes) -> Source:
     if head.startswith(b"PAR1"):
         return Source(name, path, "parquet")
-    compression = (
-        "gzip"
-        if head.startswith(b"\x1f\x8b")
-        else "zstd"
-        if head.startswith(b"\x28\xb5\x2f\xfd")
-        else None
-    )
+    foreign = next((what for magic, what in _FOREIGN.items() if head.startswith(magic)), None)
+    if foreign is not None:
+        raise InputError(f"is neither JSONL nor Parquet but {foreign}", name)
+    compression = next((c for magic, c in _COMPRESSIONS.items() if head.startswith(magic)), None)
     if compression is None:
         return Source(name, path, "jsonl")
     packed = Source(name, path, "jsonl", compression)
     with packed.open() as stream:
-        try:
-            inner = stream.read(4)
-        except OSError as error:
-            raise InputError(f"cannot be decompressed ({error})", name) from error
-    if inner != b"PAR1":
-        return packed
+        if _read(stream, name, 4) != b"PAR1":
+            return packed
     with packed.open() as stream:
-        return Source(name, _temporary(stream), "parquet")
+        return Source(name, _temporary(stream, name), "parquet")
 
 
-def _temporary(stream: IO[bytes]) -> Path:
+def _temporary(stream: IO[bytes], source: str) -> Path:
     """Copies a stream to a file that is removed when the program ends."""
-    handle, name = tempfile.mkstemp(dir=_temporary_folder().name)
-    with os.fdopen(handle, "wb") as file:
-        shutil.copyfileobj(stream, file, _COPY_BYTES)
+    try:
+        handle, name = tempfile.mkstemp(dir=_temporary_folder())
+        with os.fdopen(handle, "wb") as file:
+            while block := _read(stream, source):
+                file.write(block)
+    except OSError as error:
+        raise InputError(
+            f"no room for a copy in {tempfile.gettempdir()} ({error.strerror or error})",
+            source,
+            "make room there, or set TMPDIR",
+        ) from error
     return Path(name)
 
 
+def _read(stream: IO[bytes], source: str, size: int = _COPY_BYTES) -> bytes:
+    try:
+        return stream.read(size)
+    except OSError as error:
+        raise InputError(
+            f"cannot be read ({error})", source, "check that the writer finished it"
+        ) from error
+
+
 @functools.cache
-def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory(prefix="crbc-")
+def _temporary_folder() -> str:
+    folder = tempfile.TemporaryDirectory(prefix="crbc-")
+    atexit.register(folder.cleanup)
+    return folder.name

@@ -1,12 +1,13 @@
 """Tables -> files and pipes: whole or not at all."""
 
+import base64
 import io
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -40,14 +41,18 @@ class Target:
       name: path, or `-` for stdout.
       format: container.
       force: replace an existing file.
+      make_folder: make its folder if it does not exist.
     """
 
     name: str
     format: Format
     force: bool = False
+    make_folder: bool = False
 
     @classmethod
-    def parse(cls, name: str, to: str | None, force: bool) -> "Target":
+    def parse(
+        cls, name: str, to: str | None, force: bool, *, make_folder: bool = False
+    ) -> "Target":
         """Format from `to`, else from the suffix; stdout defaults to Arrow.
 
         Raises:
@@ -59,7 +64,7 @@ class Target:
                     f"--to {to!r} is not known",
                     todo=f"use one of {', '.join(dict.fromkeys(_SUFFIXES.values()))}",
                 )
-            return cls(name, to, force)  # type: ignore[arg-type]
+            return cls(name, to, force, make_folder)  # type: ignore[arg-type]
         if name == "-":
             return cls(name, "arrow", force)
         suffix = Path(name).suffix.lower()
@@ -67,7 +72,25 @@ class Target:
             raise OptionError(
                 f"output {name} has no known suffix", todo="add --to parquet|jsonl|arrow|csv"
             )
-        return cls(name, _SUFFIXES[suffix], force)
+        return cls(name, _SUFFIXES[suffix], force, make_folder)
+
+    @property
+    def beside(self) -> "Target | None":
+        """Where metadata goes if the format has no place for it: `NAME.meta.json`."""
+        if self.format in ("parquet", "arrow") or self._is_stream:
+            return None
+        return Target(f"{self.name}.meta.json", "jsonl", self.force, self.make_folder)
+
+    @property
+    def place(self) -> str:
+        """Its name in messages."""
+        return "stdout" if self.name == "-" else self.name
+
+    @property
+    def _is_stream(self) -> bool:
+        """Stdout, a named pipe or a device: written as it comes, never replaced."""
+        path = Path(self.name)
+        return self.name == "-" or (path.exists() and not (path.is_file() or path.is_dir()))
 
     def check(self) -> None:
         """Refuses before any work is done.
@@ -75,19 +98,23 @@ class Target:
         Raises:
           OutputError: the file exists, its folder does not, or binary data would go to a terminal.
         """
-        if self.name == "-":
-            if self.format in ("parquet", "arrow") and sys.stdout.isatty():
+        if self._is_stream:
+            if self.name == "-" and self.format in ("parquet", "arrow") and sys.stdout.isatty():
                 raise OutputError(
                     f"{self.format} is binary and stdout is a terminal",
                     todo="pipe it, or use --to jsonl",
                 )
             return
+        for target in filter(None, (self, self.beside)):
+            target._check_path()
+
+    def _check_path(self) -> None:
         path = Path(self.name)
         if path.is_dir():
             raise OutputError("is a directory", self.name, "name a file")
         if path.exists() and not self.force:
             raise OutputError("exists already", self.name, "use --force to replace it")
-        if not path.absolute().parent.is_dir():
+        if not self.make_folder and not path.absolute().parent.is_dir():
             raise OutputError("its folder does not exist", self.name, "make the folder first")
 
     @contextmanager
@@ -97,37 +124,43 @@ class Target:
         Raises:
           OutputError: it cannot be written.
         """
-        if self.name == "-":
-            try:
-                yield sys.stdout.buffer
-                sys.stdout.buffer.flush()
-            except BrokenPipeError:
-                raise
-            except OSError as error:
-                raise OutputError(
-                    f"stdout cannot be written ({error.strerror or error})"
-                ) from error
-            return
-        path = Path(self.name)
-        handle = None
         try:
-            handle = tempfile.NamedTemporaryFile(  # noqa: SIM115 - renamed, so not deleted
-                dir=path.absolute().parent, prefix=f".{path.name}.", suffix=".tmp", delete=False
-            )
+            if self._is_stream:
+                with self._stream() as stream:
+                    yield stream
+                    stream.flush()
+            else:
+                with self._replacement() as stream:
+                    yield stream
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(
+                f"cannot be written ({error.strerror or error})",
+                self.place,
+                "check space and permissions",
+            ) from error
+
+    def _stream(self) -> AbstractContextManager[IO[bytes]]:
+        return nullcontext(sys.stdout.buffer) if self.name == "-" else Path(self.name).open("wb")
+
+    @contextmanager
+    def _replacement(self) -> Iterator[IO[bytes]]:
+        """A temporary file beside the final one, which it becomes once it is on disk."""
+        path = Path(self.name).resolve()  # a link stays a link
+        if self.make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        handle = tempfile.NamedTemporaryFile(  # noqa: SIM115 - renamed, so not deleted
+            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False
+        )
+        try:
             with handle:
                 yield handle
                 handle.flush()
                 os.fsync(handle.fileno())
             _take_place(handle.name, path)
-        except OSError as error:
-            raise OutputError(
-                f"cannot be written ({error.strerror or error})",
-                self.name,
-                "check space and permissions",
-            ) from error
         finally:
-            if handle is not None:
-                Path(handle.name).unlink(missing_ok=True)
+            Path(handle.name).unlink(missing_ok=True)
 
 
 def _take_place(temporary: str, path: Path) -> None:
@@ -137,21 +170,34 @@ def _take_place(temporary: str, path: Path) -> None:
     os.replace(temporary, path)
 
 
+@contextmanager
+def _opened(target: Target, metadata: str) -> Iterator[IO[bytes]]:
+    """The target's stream; metadata beside it appears together with it."""
+    beside = target.beside
+    with target.open() as stream, nullcontext() if beside is None else beside.open() as note:
+        yield stream
+        if note is not None:
+            note.write(metadata.encode() + b"\n")
+
+
 def write_table(
-    frames: Iterable[pl.DataFrame], target: Target, metadata: Mapping[str, Any]
+    frames: Sequence[pl.DataFrame], target: Target, metadata: Mapping[str, Any]
 ) -> None:
     """Writes frames of one schema as one table.
 
     Args:
-      frames: at least one frame, in order.
+      frames: at least one frame, in order; for JSONL columns may differ.
       target: destination.
       metadata: how the table was made; stored under the key `crbc` as JSON in Parquet and Arrow,
         beside the file as `NAME.meta.json` for JSONL and CSV.
     Raises:
-      OutputError: it cannot be written; nothing is left under the final name.
+      OutputError: it cannot be written, or has a column the format has no type for; nothing is
+        left under the final name.
     """
+    for frame in frames:
+        _refuse_types(frame.schema, target)
     text = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
-    with target.open() as stream:
+    with _opened(target, text) as stream:
         match target.format:
             case "parquet":
                 _write_parquet(frames, stream, text)
@@ -163,20 +209,41 @@ def write_table(
             case "csv":
                 for number, piece in enumerate(_pieces(frames)):
                     stream.write(piece.write_csv(include_header=number == 0).encode())
-    _write_beside(target, text)
+
+
+def _refuse_types(schema: Mapping[str, Any], target: Target) -> None:
+    for name, dtype in schema.items():
+        if target.format == "csv":
+            fits = not dtype.is_nested() and dtype not in (pl.Binary, pl.Duration)
+        else:
+            fits = target.format != "jsonl" or not _holds_bytes(dtype)
+        if not fits:
+            raise OutputError(
+                f"column {name} has type {dtype}, which {target.format} cannot hold",
+                target.place,
+                "use --to parquet or arrow",
+            )
+
+
+def _holds_bytes(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Struct):
+        return any(_holds_bytes(field.dtype) for field in dtype.fields)
+    inner = getattr(dtype, "inner", None)
+    return dtype == pl.Binary or (inner is not None and _holds_bytes(inner))
 
 
 def write_lines(lines: Iterable[bytes], target: Target, metadata: Mapping[str, Any]) -> None:
     """Writes JSON lines; metadata goes beside the file. Raises OutputError as `write_table`."""
-    with target.open() as stream:
+    with _opened(target, json.dumps(metadata, ensure_ascii=False, sort_keys=True)) as stream:
         for line in lines:
             stream.write(line)
             stream.write(b"\n")
-    _write_beside(target, json.dumps(metadata, ensure_ascii=False, sort_keys=True))
 
 
-def _write_parquet(frames: Iterable[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:
-    frame = pl.concat(list(frames), rechunk=False)
+def _write_parquet(frames: Sequence[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:
+    frame = pl.concat(frames, rechunk=False)
+    # Metadata of the Arrow schema too: pyarrow and pandas show no other.
+    schema = frame.clear().to_arrow().schema.with_metadata({METADATA_KEY: metadata})
     # Through memory: polars reports a full disk or a closed pipe without the error's number.
     encoded = io.BytesIO()
     frame.write_parquet(
@@ -184,12 +251,15 @@ def _write_parquet(frames: Iterable[pl.DataFrame], stream: IO[bytes], metadata: 
         compression="zstd",
         compression_level=3,
         row_group_size=_ROW_GROUP,
-        metadata={METADATA_KEY: metadata},
+        metadata={
+            METADATA_KEY: metadata,
+            "ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode(),
+        },
     )
     stream.write(encoded.getbuffer())
 
 
-def _write_arrow(frames: Iterable[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:
+def _write_arrow(frames: Sequence[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:
     import pyarrow as pa
 
     writer = None
@@ -201,15 +271,7 @@ def _write_arrow(frames: Iterable[pl.DataFrame], stream: IO[bytes], metadata: st
         writer.close()
 
 
-def _pieces(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def _pieces(frames: Sequence[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Frames cut into pieces whose text fits in memory; an empty table is one empty piece."""
     for frame in frames:
         yield from frame.iter_slices(1 << 15) if frame.height else (frame,)
-
-
-def _write_beside(target: Target, metadata: str) -> None:
-    if target.name == "-" or target.format in ("parquet", "arrow"):
-        return
-    beside = Target(f"{target.name}.meta.json", "jsonl", True)
-    with beside.open() as stream:
-        stream.write(metadata.encode() + b"\n")

@@ -1,36 +1,20 @@
 """CRBC step credit (arXiv 2609.35082, section 4.3, eqs. 13-15)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crbc_cli.methods.method import Evidence, Method, StepCredit
 from crbc_cli.options import CreditOptions
 from crbc_cli.process.closure import Values, solve_values
 from crbc_cli.process.empirical import EmpiricalProcess
 
-__all__ = ["StepCredit", "crbc", "gate", "sigma"]
+__all__ = ["CRBC", "crbc", "gate", "sigma"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class StepCredit:
-    """Numbers of one step method, one entry per visit of the process.
-
-    Attributes:
-      state_value: float64 (n,), V of the visit's anchor.
-      action_value: float64 (n,), Q of its (anchor, action).
-      credit: float64 (n,), Q − V.
-      step_credit: float64 (n,), A_S.
-    """
-
-    state_value: Floats
-    action_value: Floats
-    credit: Floats
-    step_credit: Floats
 
 
 def crbc(
@@ -89,3 +73,21 @@ def _per_visit(
     return StepCredit(
         values.state[process.state], values.pair[pair], credit[pair], step_credit[pair]
     )
+
+
+def _compute(evidence: Evidence, options: CreditOptions, group_advantage: Floats) -> StepCredit:
+    step = crbc(evidence.process, options, evidence.step_penalty / evidence.success_reward)
+    return replace(step, trajectory_weight=options.w_g, step_weight=options.w_s)
+
+
+CRBC = Method(
+    name="crbc",
+    kind="step",
+    summary="closure action value less state value, over the anchor's sigma",
+    source="CRBC (arXiv 2609.35082), eqs. 4-15",
+    notes="No public code is known. depth=0 is the visit-local estimate, depth=inf the closure.",
+    options=CreditOptions,
+    compute=_compute,
+    trajectory=lambda options, run: run,
+    per_run=frozenset(["intermediate_rewards"]),
+)

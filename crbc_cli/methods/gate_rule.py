@@ -1,34 +1,24 @@
-"""What a gate that stops groups early saves and costs, and how its threshold is chosen.
+"""What a gate that stops groups early saves and costs.
 
 A gate cuts a group when its signal is below a threshold (for "terminated": at or above it). A
 positive is a group without reward variance, whose group advantage is 0 anyway. With T_max the
-longest rollout, N groups and A = (r − mean)/(std + 1e-8), ddof 0,
+step limit, N groups and A = (r − mean)/(std + 1e-8), ddof 0,
 
     safe     = Σ over true positives (T_max − K) / (N · T_max)
     raw      = Σ over cut groups     (T_max − K) / (N · T_max)
     realised = Σ over cut groups and their rollouts max(length − K, 0) / Σ all lengths
     L2       = ‖A over kept groups‖ / ‖A over all groups‖
 
-Source: Selective Rollout (arXiv 2605.05802), sections 3-4 and `scripts/08_ablation_cv.py`,
-`scripts/10_grpo_offline.py`.
+Source: Selective Rollout (arXiv 2605.05802), sections 3-4 and `scripts/10_grpo_offline.py`.
 """
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Choice",
-    "Evidence",
-    "Metrics",
-    "choose",
-    "cross_validate",
-    "cut_groups",
-    "measure",
-    "separation",
-]
+__all__ = ["Evidence", "Metrics", "cut_groups", "measure", "separation"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -51,7 +41,7 @@ class Evidence:
       steps: int64 (N,), all steps; None if lengths are unknown.
       variance: float64 (N,), population variance of the reward, exactly 0 where all are equal.
       rollouts: int64 (N,).
-      t_max: the longest rollout that could be.
+      t_max: step limit of rollouts.
       high: the signal says "stop" where it is high, not where it is low.
     """
 
@@ -68,7 +58,8 @@ class Evidence:
     @property
     def zero(self) -> Bools:
         """Groups without reward variance, bool (N,)."""
-        return self.variance == 0
+        flat: Bools = self.variance == 0
+        return flat
 
     @property
     def nominal(self) -> Ints:
@@ -98,14 +89,6 @@ class Metrics:
     items_dropped: float | None
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A point of the sweep: index of K, and the threshold."""
-
-    position: int
-    threshold: float
-
-
 def cut_groups(
     evidence: Evidence, position: int, threshold: float | Floats, or_terminated: float | None
 ) -> Bools:
@@ -118,10 +101,14 @@ def cut_groups(
       or_terminated: also stop groups with at least this share of ended rollouts.
     Returns:
       bool (N,), or (t, N) for an array of thresholds.
+    Raises:
+      ValueError: `or_terminated` without `evidence.terminated`.
     """
     value, limit = evidence.signal[position], np.asarray(threshold)[..., None]
-    cut = value >= limit if evidence.high else value < limit
-    if or_terminated is not None and evidence.terminated is not None:
+    cut: Bools = value >= limit if evidence.high else value < limit
+    if or_terminated is not None:
+        if evidence.terminated is None:
+            raise ValueError("or_terminated needs the share of rollouts that ended")
         cut = cut | (evidence.terminated[position] >= or_terminated)
     return cut
 
@@ -165,84 +152,6 @@ def _ratio(part: float, whole: float) -> float | None:
     return float(part) / float(whole) if whole else None
 
 
-def choose(
-    evidence: Evidence,
-    *,
-    or_terminated: float | None = None,
-    min_precision: float = 0.80,
-    positions: Sequence[int] | None = None,
-    among: Bools | None = None,
-) -> Choice | None:
-    """The paper's rule: of the thresholds with enough precision and a true positive, the one with
-    the largest safe saving; ties go to the strictest threshold, then to the smallest K.
-
-    Args:
-      evidence: the groups.
-      or_terminated: see `cut_groups`.
-      min_precision: on the groups it is chosen on.
-      positions: indices into `at` to choose from; all by default.
-      among: bool (N,), the groups it is chosen on; all by default.
-    Returns:
-      The choice, or None where no threshold is precise enough.
-    """
-    among = np.ones(len(evidence.variance), bool) if among is None else among
-    best: tuple[int, int, int] | None = None
-    for position in range(len(evidence.at)) if positions is None else positions:
-        cuts = cut_groups(evidence, position, evidence.grid, or_terminated)[:, among]
-        hits = cuts[:, evidence.zero[among]].sum(axis=1)
-        precise = hits / np.maximum(cuts.sum(axis=1), 1) >= min_precision
-        saving = np.where(precise & (hits > 0), hits * evidence.nominal[position], -1)
-        strictest = int(saving.argmax())
-        candidate = (-int(saving[strictest]), strictest, position)
-        if saving[strictest] >= 0 and (best is None or candidate < best):
-            best = candidate
-    return None if best is None else Choice(best[2], float(evidence.grid[best[1]]))
-
-
-def cross_validate(
-    evidence: Evidence,
-    *,
-    folds: int,
-    seed: int,
-    or_terminated: float | None = None,
-    min_precision: float = 0.80,
-    positions: Sequence[int] | None = None,
-) -> tuple[list[Choice | None], Metrics]:
-    """Chooses on all folds but one and cuts the groups of that one.
-
-    Groups are shuffled by `numpy.random.default_rng(seed)` and split into nearly equal folds, as
-    in the authors' `scripts/08_ablation_cv.py`.
-
-    Args:
-      evidence: the groups, at least as many as folds.
-      folds: at least 2.
-      seed: of the shuffle.
-      or_terminated, min_precision, positions: see `choose`.
-    Returns:
-      The choice of each fold, and the metrics of all groups, each cut by a threshold that was
-      chosen without it.
-    """
-    number = len(evidence.variance)
-    cut, at = np.zeros(number, bool), np.zeros(number, np.int64)
-    choices = []
-    for held_out in np.array_split(np.random.default_rng(seed).permutation(number), folds):
-        training = np.ones(number, bool)
-        training[held_out] = False
-        choice = choose(
-            evidence,
-            or_terminated=or_terminated,
-            min_precision=min_precision,
-            positions=positions,
-            among=training,
-        )
-        choices.append(choice)
-        if choice is not None:
-            at[held_out] = choice.position
-            decided = cut_groups(evidence, choice.position, choice.threshold, or_terminated)
-            cut[held_out] = decided[held_out]
-    return choices, measure(evidence, cut, at)
-
-
 def separation(evidence: Evidence, position: int) -> tuple[float | None, float | None]:
     """How well the signal at K tells groups with reward variance from those without.
 
@@ -256,7 +165,7 @@ def separation(evidence: Evidence, position: int) -> tuple[float | None, float |
     ones, zeros = int(varied.sum()), int((~varied).sum())
     auroc = _ratio(rank[varied].sum() - ones * (ones + 1) / 2, ones * zeros)
     a, b = rank - (len(rank) + 1) / 2, spread - (len(rank) + 1) / 2
-    return _ratio(a @ b, np.sqrt((a @ a) * (b @ b))), auroc
+    return _ratio(float(a @ b), math.sqrt((a @ a) * (b @ b))), auroc
 
 
 def _ranks(values: Floats) -> Floats:

@@ -103,7 +103,8 @@ def _distance(heads: Heads, k: int, pad: bool) -> Floats:
     groups = len(heads.size)
     total = np.bincount(cell, np.concatenate(edits), groups * (k + 1)).reshape(groups, k + 1)
     pairs = heads.size * (heads.size - 1) // 2
-    return (total[:, 1:] / (np.arange(1, k + 1) * pairs[:, None])).sum(axis=1)
+    mean: Floats = (total[:, 1:] / (np.arange(1, k + 1) * pairs[:, None])).sum(axis=1)
+    return mean
 
 
 def _texts(window: NDArray[np.int32], pad: bool) -> NDArray[np.object_]:
@@ -150,14 +151,13 @@ def _bigram_jaccard(heads: Heads, k: int, pad: bool) -> Floats:
     taken = np.ones(code.shape, bool) if pad else window[:, 1:] >= 0
     rollout = np.broadcast_to(np.arange(len(window))[:, None], code.shape)[taken]
     _, bigram = np.unique(code[taken], return_inverse=True)
-    kinds = int(bigram.max(initial=-1)) + 1
-    cell = np.unique(rollout * max(kinds, 1) + bigram)
-    row, column = np.divmod(cell, max(kinds, 1))
-    sets = csr_array((np.ones(len(cell)), (row, column)), shape=(len(window), max(kinds, 1)))
+    kinds = int(bigram.max(initial=0)) + 1
+    row, column = np.divmod(np.unique(rollout * kinds + bigram), kinds)
+    sets = csr_array((np.ones(len(row)), (row, column)), shape=(len(window), kinds))
     number = np.bincount(row, minlength=len(window))
     distances = []
     for a, b in heads.blocks():
-        common = np.asarray(sets[a].multiply(sets[b]).sum(axis=1)).ravel()
+        common: Floats = np.asarray(sets[a].multiply(sets[b]).sum(axis=1)).ravel()
         union = number[a] + number[b] - common
         distances.append(np.where(union > 0, 1 - common / np.maximum(union, 1), 0.0))
     return heads.mean_over_pairs(np.concatenate(distances))

@@ -12,8 +12,9 @@ from crbc_cli.report.text import percent, plain_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from crbc_cli.engine.check import CheckReport, Summary
+    from crbc_cli.engine.check import CheckReport
     from crbc_cli.engine.checks.codes import Finding
+    from crbc_cli.engine.checks.summary import Summary
 
 __all__ = ["check_parts", "code_rows", "code_table"]
 
@@ -43,7 +44,9 @@ def check_parts(report: "CheckReport") -> "Iterator[RenderableType]":
     if len(report.batches) > 1:
         yield _batch_table(report.batches)
     for finding in report.findings:
+        yield Text()
         yield _finding_block(finding)
+    yield Text()
     notes = len(report.findings) - report.problems
     yield Text(f"{_counted(report.problems, 'problem')}, {_counted(notes, 'note')}")
 
@@ -56,7 +59,7 @@ def _summary_table(s: "Summary") -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column()
-    sizes = ", ".join(f"{groups} with {size}" for size, groups in s.group_sizes.items())
+    sizes = ", ".join(f"{groups} of size {size}" for size, groups in s.group_sizes.items())
     low, middle, high = s.rollout_rows
     endings = ", ".join(f"{count} {name}" for name, count in s.endings.items() if count)
     contents = (
@@ -65,8 +68,12 @@ def _summary_table(s: "Summary") -> Table:
         else ""
     )
     rows = [
-        ("log", f"{_counted(s.files, 'file')}, {s.rows} rows, {s.rollouts} rollouts"),
-        ("groups", f"{s.groups} ({sizes} rollouts)"),
+        (
+            "log",
+            f"{_counted(s.files, 'file')}, {_counted(s.rows, 'row')}, "
+            f"{_counted(s.rollouts, 'rollout')}",
+        ),
+        ("groups", f"{s.groups} ({sizes})"),
         ("rows per rollout", f"{low} to {high}, median {middle:g}"),
         ("endings", endings),
         ("success rate", percent(s.success_rate)),
@@ -82,7 +89,7 @@ def _summary_table(s: "Summary") -> Table:
     ]
     if s.anchor_bytes:
         least, median, most_of, most = s.anchor_bytes
-        rows.append(("anchor bytes", f"{least} to {most}, median {median}, 90 % below {most_of}"))
+        rows.append(("anchor bytes", f"{least} to {most}, median {median}, 90 % at most {most_of}"))
     if s.invalid_share:
         rows.append(("invalid actions", percent(s.invalid_share)))
     for name, value in rows:
@@ -95,10 +102,11 @@ def _number(value: float | None) -> str:
 
 
 def _batch_table(batches: "Sequence[dict[str, Any]]") -> Table:
-    """Files and training steps; of many, the smaller ones and the last."""
+    """Files and training steps; of many, the smaller ones."""
     shown = [b for b in batches if b["smaller"]]
     shown = list(batches) if len(batches) <= _SHOWN_BATCHES else shown[:_SHOWN_BATCHES]
-    title = f"Files and training steps ({len(shown)} of {len(batches)} shown)"
+    cut = f" ({len(shown)} smaller ones of {len(batches)})" if len(shown) < len(batches) else ""
+    title = f"Files and training steps{cut}"
     table = plain_table(title, "file", "step", "rows", "rollouts", "groups", "")
     for batch in shown:
         step = "-" if batch["training_step"] is None else batch["training_step"]
@@ -108,7 +116,7 @@ def _batch_table(batches: "Sequence[dict[str, Any]]") -> Table:
 
 
 def _finding_block(finding: "Finding") -> Table:
-    """Code, count and message on top; places and advice indented below."""
+    """Code and count on top; message, the first places and advice indented below."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, min_width=7)
     table.add_column()
@@ -116,9 +124,7 @@ def _finding_block(finding: "Finding") -> Table:
     head = Text.assemble((finding.code, style), f"  {finding.count} of {finding.of} {finding.unit}")
     table.add_row(Text(finding.severity, style), head)
     table.add_row("", finding.message)
-    if finding.where:
-        rest = finding.count - min(len(finding.where), _SHOWN_PLACES)
-        shown = "; ".join(finding.where[:_SHOWN_PLACES])
-        table.add_row("", f"at {shown}" + ("; …" if rest > 0 else ""))
+    for place in finding.where[:_SHOWN_PLACES]:
+        table.add_row("", f"- {place}")
     table.add_row("", f"do: {finding.advice}")
     return table

@@ -15,7 +15,7 @@ from crbc_cli.engine.explanation import (
     StepExplanation,
 )
 from crbc_cli.report.excerpt import first_lines, one_line
-from crbc_cli.report.formulas import anchor_name, step_formulas
+from crbc_cli.report.formulas import anchor_names, step_formulas
 from crbc_cli.report.text import plain_table
 from crbc_cli.tables import GROUP_STATUSES, REASONS
 
@@ -48,24 +48,25 @@ def _group_report(group: GroupExplanation) -> "list[RenderableType]":
     """The group's rollouts, then each anchor with its actions."""
     steps = sum(len(rollout.steps) for rollout in group.rollouts)
     rollouts = plain_table("", "rollout", "outcome", "steps", "A_G", left=2)
-    for rollout in group.rollouts:
+    for name, rollout in zip(_rollout_names(group), group.rollouts, strict=True):
         rollouts.add_row(
-            one_line(str(rollout.rollout_id), 36),
+            one_line(name, 36),
             rollout.outcome,
             str(len(rollout.steps)),
             _group_term(rollout),
         )
     parts: list[RenderableType] = [
-        _group_line(group),
+        _group_name(group),
+        _files(group),
         f"{_count(len(group.rollouts), 'rollout')}, {_count(steps, 'step')}, "
         f"{_count(len(group.anchors), 'anchor')}",
         *_option_lines(group),
         rollouts,
     ]
-    names = {anchor.anchor: anchor_name(anchor) for anchor in group.anchors}
+    names = anchor_names(group.anchors)
     for anchor in group.anchors:
         parts += [
-            one_line(f"#{anchor.anchor} {anchor.observation}", _WIDTH),
+            one_line(f"#{anchor.anchor} {anchor.observation or '-'}", _WIDTH),
             f"  {_anchor_line(anchor)}",
             Padding(_actions_table(anchor.actions, names), (0, 0, 1, 2)),
         ]
@@ -77,9 +78,10 @@ def _step_report(step: StepExplanation) -> "list[RenderableType]":
     group, anchor, rollout = step.group, step.anchor, step.rollout
     name = one_line(f"{rollout.rollout_id}:{step.step.step}", 40)
     parts: list[RenderableType] = [
-        f"step {name} of {_group_line(group)}",
-        f"row {step.step.source_row} of {rollout.source_file}; "
-        f"rollout of {_count(len(rollout.steps), 'step')}, {rollout.outcome}",
+        f"step {name} of {_group_name(group)}",
+        f"row {step.step.source_row} of {rollout.source_file}",
+        *([_files(group)] if len(group.source_files) > 1 else []),
+        f"rollout of {_count(len(rollout.steps), 'step')}: {rollout.outcome}",
         *_option_lines(group),
         "",
         "observation" if anchor is None else f"observation (anchor #{anchor.anchor})",
@@ -88,16 +90,16 @@ def _step_report(step: StepExplanation) -> "list[RenderableType]":
         *_block(step.action),
         "",
     ]
-    if anchor is not None:
-        own = anchor.actions[step.step.action_index or 0]
+    own = step.own_action
+    if anchor is not None and own is not None:
         ordered = [own, *(a for a in anchor.actions if a is not own)]
-        names = {a.anchor: anchor_name(a) for a in group.anchors}
-        reaching = [str(group.rollouts[i].rollout_id) for i in step.reachable]
+        names = anchor_names(group.anchors)
+        rollouts = _rollout_names(group)
         parts += [
             _anchor_line(anchor),
             Padding(_actions_table(ordered[: 2 * _MOST], names, own), (0, 0, 1, 0)),
-            *_visit_lines(group, anchor),
-            f"evidence from rollouts {_some(reaching)}",
+            *_visit_lines(anchor, rollouts),
+            f"evidence from rollouts {_some([rollouts[i] for i in step.reachable])}",
             "",
         ]
     computation = Table.grid(padding=(0, 1))
@@ -115,6 +117,10 @@ def _remarks(step: StepExplanation) -> list[str]:
         remarks.append(f"{status}: {GROUP_STATUSES[status]}")
     if step.step.reason is not None:
         remarks.append(f"{step.step.reason}: {REASONS[step.step.reason]}")
+    if step.step.carried_from is not None:
+        remarks.append(f"a thought: it carries the numbers of step {step.step.carried_from}")
+        if step.group.settings.anchor.thoughts == "zero":
+            remarks[-1] += ", with credit set to 0"
     if anchor is None:
         return remarks
     if not anchor.gate:
@@ -127,10 +133,26 @@ def _remarks(step: StepExplanation) -> list[str]:
     return remarks
 
 
-def _group_line(group: GroupExplanation) -> str:
-    keys = "".join(f", {column} {value}" for column, value in group.key.items())
-    files = one_line(_some(group.source_files), 60)
-    return f"group {one_line(str(group.group_id), 40)}{keys} of {files}: {group.group_status}"
+def _group_name(group: GroupExplanation) -> str:
+    keys = "".join(f", {name} {one_line(str(value), 40)}" for name, value in group.key.items())
+    return f"group {one_line(str(group.group_id), 40)}{keys}: {group.group_status}"
+
+
+def _files(group: GroupExplanation) -> str:
+    """Input names, numbered where a group spans several."""
+    files = group.source_files
+    return files[0] if len(files) == 1 else ", ".join(f"[{i}] {f}" for i, f in enumerate(files, 1))
+
+
+def _rollout_names(group: GroupExplanation) -> list[str]:
+    """Rollout ids, behind the number of their file where a group spans several."""
+    files = group.source_files
+    return [
+        f"{r.rollout_id}"
+        if len(files) == 1
+        else f"[{files.index(r.source_file) + 1}]{r.rollout_id}"
+        for r in group.rollouts
+    ]
 
 
 def _option_lines(group: GroupExplanation) -> list[str]:
@@ -201,14 +223,12 @@ def _actions_table(
     return table
 
 
-def _visit_lines(group: GroupExplanation, anchor: AnchorFacts) -> list[str]:
+def _visit_lines(anchor: AnchorFacts, rollouts: Sequence[str]) -> list[str]:
     """Where each action was taken, as rollout:step."""
     lines = []
     for index, action in enumerate(anchor.actions[:_MOST]):
         places = [
-            f"{group.rollouts[v.rollout].rollout_id}:{v.step}"
-            for v in anchor.visits
-            if v.action_index == index
+            f"{rollouts[v.rollout]}:{v.step}" for v in anchor.visits if v.action_index == index
         ]
         lines.append(f"{one_line(action.action, 20)} at {_some(places)}")
     return lines

@@ -5,6 +5,7 @@ combination).
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from crbc_cli.engine.explanation import ActionFacts, AnchorFacts, StepExplanation, Successor
 from crbc_cli.report.excerpt import one_line
 
-__all__ = ["Formula", "anchor_name", "step_formulas"]
+__all__ = ["Formula", "anchor_names", "step_formulas"]
 
 _MOST_TERMS = 6
 _NAME_WIDTH = 16
@@ -46,10 +47,17 @@ class Formula:
         return {name: value for name, value in asdict(self).items() if name != "digits"}
 
 
-def anchor_name(anchor: AnchorFacts) -> str:
-    """Its observation if that is one short line, else its number."""
-    text = anchor.observation
-    return text if text and one_line(text, _NAME_WIDTH) == text else f"#{anchor.anchor}"
+def anchor_names(anchors: Sequence[AnchorFacts]) -> dict[int, str]:
+    """Anchor -> its observation if that is one short line and no other anchor's, else `#number`."""
+    texts = Counter(anchor.observation for anchor in anchors)
+    return {
+        a.anchor: a.observation
+        if a.observation
+        and texts[a.observation] == 1
+        and one_line(a.observation, _NAME_WIDTH) == a.observation
+        else f"#{a.anchor}"
+        for a in anchors
+    }
 
 
 def step_formulas(step: StepExplanation, most: int | None = None) -> list[Formula]:
@@ -60,9 +68,9 @@ def step_formulas(step: StepExplanation, most: int | None = None) -> list[Formul
       most: action values to show, the step's own first; None for all.
     """
     anchor = step.anchor
-    if anchor is None or step.step.credit is None:
+    own = step.own_action
+    if anchor is None or own is None or own.credit is None:
         return _combination(step)
-    own = anchor.actions[step.step.action_index or 0]
     return [
         *_values(step, anchor, own, most),
         *_step_credit(step, anchor, own),
@@ -87,7 +95,7 @@ def _values(
             f"A({_name(own)})",
             f"{q}(a) - {v}",
             f"{_number(own.action_value or 0.0)} - {_number(anchor.state_value or 0.0)}",
-            step.step.credit,
+            own.credit,
         ),
     ]
 
@@ -103,7 +111,7 @@ def _backup(step: StepExplanation, action: ActionFacts) -> tuple[str, str]:
     """Depth 1 and more: (rule, filled) of one Bellman backup."""
     options = step.group.settings.credit
     before = "V" if options.depth == math.inf else f"V^{options.depth - 1:.0f}"
-    names = {a.anchor: f"{before}({anchor_name(a)})" for a in step.group.anchors}
+    names = {a: f"{before}({name})" for a, name in anchor_names(step.group.anchors).items()}
 
     def total(terms: Sequence[str]) -> str:
         if len(terms) == 1:
@@ -129,7 +137,7 @@ def _worth(successor: Successor) -> str:
 
 def _step_credit(step: StepExplanation, anchor: AnchorFacts, own: ActionFacts) -> list[Formula]:
     options, penalties = step.group.settings.credit, step.group.settings.group_advantage
-    credit, symbol, lines = step.step.credit or 0.0, f"A({_name(own)})", []
+    credit, symbol, lines = own.credit or 0.0, f"A({_name(own)})", []
     if penalties.invalid_penalty in ("step", "both"):
         size = penalties.penalty / penalties.success_reward
         filled = f"{_number(credit)} - {size:g} * ({own.invalid:.4f} - {anchor.invalid:.4f})"
@@ -144,13 +152,15 @@ def _step_credit(step: StepExplanation, anchor: AnchorFacts, own: ActionFacts) -
             "sigma", f"sqrt(sum_a N(s,a)/N(s) * A(a)^2){closure}", f"sqrt({squares})", anchor.sigma
         )
     )
-    alone = step.group.group_status == "singleton" and penalties.singleton == "zero"
+    zeroed = step.group.group_status == "singleton" and penalties.singleton == "zero"
+    if step.step.carried_from is not None and step.group.settings.anchor.thoughts == "zero":
+        zeroed = True
     filled = f"{_number(credit)} / max({_number(anchor.sigma)}, {options.floor:g})"
     lines.append(
         Formula(
             "A_S",
             f"gate * {symbol.split('(')[0]}(a) / max(sigma, floor)",
-            filled if anchor.gate and not alone else "",
+            filled if anchor.gate and not zeroed else "",
             step.step.step_credit,
             4,
         )

@@ -24,7 +24,14 @@ __all__ = [
 
 def plain_table(title: str, *columns: str, left: int = 1) -> Table:
     """A table whose first `left` columns are left-aligned text and the others numbers."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    # A title wraps at its table's width, so the table is made as wide as the title, up to 78.
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        min_width=min(len(title), 78),
+    )
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < left else "right")
     return table

@@ -33,8 +33,12 @@ _BLOCK_GROUPS = 1000
 
 
 def simulate(
-    groups: int, rollouts: int, steps: int, rng: np.random.Generator,
-    follow: float = 0.45, back: float = 0.16,
+    groups: int,
+    rollouts: int,
+    steps: int,
+    rng: np.random.Generator,
+    follow: float = 0.45,
+    back: float = 0.16,
 ) -> dict[str, NDArray[np.int64]]:
     """Walks of all groups at once, one step of one rollout at a time.
 
@@ -52,10 +56,16 @@ def simulate(
         for step in range(steps):
             done = rng.random(len(alive)) < skill[alive] * (step > 3)
             last = done | (step == steps - 1)
-            columns.append((
-                alive, np.full(len(alive), rollout), np.full(len(alive), step), state[alive],
-                last.astype(np.int64), done.astype(np.int64),
-            ))
+            columns.append(
+                (
+                    alive,
+                    np.full(len(alive), rollout),
+                    np.full(len(alive), step),
+                    state[alive],
+                    last.astype(np.int64),
+                    done.astype(np.int64),
+                )
+            )
             alive = alive[~last]
             here = state[alive]
             draw = rng.random(len(alive))
@@ -63,8 +73,8 @@ def simulate(
             earlier = (rng.random(len(alive)) * known[alive]).astype(np.int64)
             new = known[alive]
             following = np.where(
-                (draw < follow) & (onward >= 0), onward,
-                np.where(draw > 1 - back, earlier, new))
+                (draw < follow) & (onward >= 0), onward, np.where(draw > 1 - back, earlier, new)
+            )
             unset = onward < 0
             way_on[alive[unset], here[unset]] = following[unset]
             known[alive] += following == new
@@ -85,12 +95,14 @@ def observation_texts(count: int, rng: np.random.Generator) -> list[str]:
     for i in range(count):
         stop = start + int(lengths[i])
         seen = ", ".join(
-            f"a {_THINGS[t]} {n}" for t, n in zip(things[start:stop], numbers[start:stop],
-                                                  strict=True))
+            f"a {_THINGS[t]} {n}"
+            for t, n in zip(things[start:stop], numbers[start:stop], strict=True)
+        )
         at = f"{_PLACES[place[i]]} {which[i]}"
         texts.append(
             f"You arrive at {at}. The {at} is open. On the {at}, you see {seen}. "
-            f"You are carrying nothing else and the room is as you left it ({i}).")
+            f"You are carrying nothing else and the room is as you left it ({i})."
+        )
         start = stop
     return texts
 
@@ -107,18 +119,21 @@ def blocks(
         distinct, code = np.unique(key, return_inverse=True)
         texts = pl.Series(observation_texts(len(distinct), rng))
         verb = rng.integers(0, 3, len(key))
-        yield pl.DataFrame({
-            "group_id": pl.Series(walk["group"] + start).cast(pl.String).str.zfill(6),
-            "rollout_id": walk["rollout"],
-            "step": walk["step"],
-            "observation": texts.gather(code),
-            "action": pl.Series(["go to", "open", "take"]).gather(verb) + " "
-            + pl.Series(_PLACES).gather(rng.integers(0, len(_PLACES), len(key))),
-            "reward": walk["success"].astype(np.float64),
-            "done": walk["last"].astype(bool) & walk["success"].astype(bool),
-            "truncated": walk["last"].astype(bool) & ~walk["success"].astype(bool),
-            "success": walk["success"].astype(bool),
-        })
+        yield pl.DataFrame(
+            {
+                "group_id": pl.Series(walk["group"] + start).cast(pl.String).str.zfill(6),
+                "rollout_id": walk["rollout"],
+                "step": walk["step"],
+                "observation": texts.gather(code),
+                "action": pl.Series(["go to", "open", "take"]).gather(verb)
+                + " "
+                + pl.Series(_PLACES).gather(rng.integers(0, len(_PLACES), len(key))),
+                "reward": walk["success"].astype(np.float64),
+                "done": walk["last"].astype(bool) & walk["success"].astype(bool),
+                "truncated": walk["last"].astype(bool) & ~walk["success"].astype(bool),
+                "success": walk["success"].astype(bool),
+            }
+        )
 
 
 def write(path: Path, groups: int, *, rollouts: int = 8, steps: int = 50, seed: int = 0) -> int:
@@ -149,8 +164,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    rows = write(options.out, options.groups, rollouts=options.rollouts, steps=options.steps,
-                 seed=options.seed)
+    rows = write(
+        options.out,
+        options.groups,
+        rollouts=options.rollouts,
+        steps=options.steps,
+        seed=options.seed,
+    )
     print(f"{rows} rows, {options.out.stat().st_size / 2**20:.1f} MiB -> {options.out}")
 
 

@@ -94,21 +94,28 @@ def one_action_anchors(facts: Facts) -> Finding | None:
 def aliased_anchors(facts: Facts) -> Finding | None:
     """Anchors at which an action has several successors, or ends both ways."""
     groups = facts.groups
-    hit = groups.filter(pl.col("aliased") > 0)
+    hit = groups.filter(pl.col("aliased") > 0).sort(
+        "aliased_visits", descending=True, maintain_order=True
+    )
     count, anchors = int(hit["aliased"].sum()), int(groups["anchors"].sum())
     share = 100 * hit["aliased_visits"].sum() / max(int(groups["visits"].sum()), 1)
     detail = f"{share:.1f} % of the visits, {int(hit['mixed'].sum())} with mixed outcomes"
-    where = facts.places(hit["at_aliased"])
+    where = facts.quoted(hit["at_aliased"], action=True)
     return found("aliased_anchors", count, anchors, "anchors", where, detail)
 
 
 def hub_anchors(facts: Facts) -> Finding | None:
     """Short texts that join many situations."""
     groups = facts.groups
-    hit = groups.filter(pl.col("hubs") > 0).sort("hub_visits", descending=True, maintain_order=True)
+    hit = groups.filter(pl.col("hubs") > 0)
     count, anchors = int(hit["hubs"].sum()), int(groups["anchors"].sum())
     share = 100 * hit["hub_visits"].sum() / max(int(groups["visits"].sum()), 1)
-    where = facts.places(hit["at_hub"])
+    texts = (
+        hit.group_by("hub_key", maintain_order=True)
+        .agg(pl.sum("hub_visits"), pl.first("at_hub"))
+        .sort("hub_visits", descending=True, maintain_order=True)
+    )
+    where = facts.quoted(texts["at_hub"], action=False)
     return found("hub_anchors", count, anchors, "anchors", where, f"{share:.1f} % of the visits")
 
 

@@ -91,13 +91,13 @@ _CODES = (
     Code(
         "missing_siblings",
         "problem",
-        "a group has fewer rollouts than expected, or than most groups",
+        "a group has fewer rollouts than expected, or than two thirds of the groups have",
         "see whether rollouts were aborted or not logged; --expected-group-size states the size",
     ),
     Code(
         "oversized_groups",
         "problem",
-        "a group has more rollouts than --expected-group-size",
+        "a group has more rollouts than expected, or than two thirds of the groups have",
         "the id is probably used for several draws of the task: add --key COLUMN, for instance "
         "the training step",
     ),
@@ -174,7 +174,7 @@ _CODES = (
     Code(
         "truncated",
         "note",
-        "a limit ended rollouts that had not succeeded",
+        "a limit ended a rollout that had not succeeded",
         "--truncated fail|censor|exclude|bootstrap says what they count as",
     ),
     Code(
@@ -285,9 +285,8 @@ _CODES = (
     Code(
         "hub_anchors",
         "note",
-        "a short text is visited from and left to many anchors, like a reply that is no state",
-        "such replies (Nothing happens., OK.) join situations that differ: anchor on more than "
-        "the reply",
+        "a short text follows many different actions, like a reply that is no state",
+        "such replies join situations that differ: anchor on more than the reply",
     ),
 )
 

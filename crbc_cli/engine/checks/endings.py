@@ -19,20 +19,31 @@ def _rollouts(
     return found(code, chosen.height, facts.rollouts.height, "rollouts", where, detail)
 
 
+_FATES = {
+    "fail": "count as failures",
+    "censor": "lose their last step",
+    "exclude": "are left out",
+    "bootstrap": "go on at their next observation",
+}
+
+
+def _fate(facts: Facts) -> str:
+    rule = facts.settings.outcome.truncated
+    return f"{_FATES[rule]} (--truncated {rule})"
+
+
 def unterminated(facts: Facts) -> Finding | None:
     """Last rows that are neither done nor truncated."""
     hit = facts.rollouts.filter("unterminated")
-    rule = facts.settings.outcome.truncated
     won = int(hit["success"].sum())
-    detail = f"{won} of them count as successes, the others follow --truncated {rule}"
+    detail = f"{won} count as successes, {hit.height - won} {_fate(facts)}"
     return _rollouts(facts, "unterminated", hit, detail)
 
 
 def truncated(facts: Facts) -> Finding | None:
     """Rollouts that a limit cut."""
-    rule = facts.settings.outcome.truncated
     hit = facts.rollouts.filter(pl.col("ending") == "truncated")
-    return _rollouts(facts, "truncated", hit, f"now --truncated {rule}")
+    return _rollouts(facts, "truncated", hit, f"they {_fate(facts)}")
 
 
 def step_limit(facts: Facts) -> Finding | None:
@@ -59,8 +70,7 @@ def no_ending_columns(facts: Facts) -> Finding | None:
 def unscored(facts: Facts) -> Finding | None:
     """Rollouts without an outcome."""
     hit = facts.rollouts.filter(~pl.col("scored"))
-    detail = f"now --unscored {facts.settings.outcome.unscored}"
-    return _rollouts(facts, "unscored", hit, detail)
+    return _rollouts(facts, "unscored", hit, "left out (--unscored exclude)")
 
 
 def success_lost(facts: Facts) -> Finding | None:

@@ -4,7 +4,7 @@ Rows are named by a place code, `source << 40 | source_row` in one integer, so t
 for the rows that no finding shows.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from crbc_cli.engine.checks.codes import PLACES
 from crbc_cli.logs.columns import Field
+from crbc_cli.logs.fetch import fetch_text
 from crbc_cli.logs.sources import Source
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
@@ -25,7 +26,9 @@ failure."""
 
 NO_PLACE = -1
 _ROW_BITS = 40
+_ROW_MASK = (1 << _ROW_BITS) - 1
 _LABEL = 60
+_QUOTE = 40
 
 
 def extra_fields(settings: Settings) -> list[Field]:
@@ -43,8 +46,9 @@ def extra_fields(settings: Settings) -> list[Field]:
 
 def place_codes(frame: pl.DataFrame, first_source: int) -> NDArray[np.int64]:
     """Place code of each row of a step table, int64 (rows,)."""
-    source = frame["source"].to_numpy().astype(np.int64) + first_source
-    return (source << _ROW_BITS) | frame["source_row"].to_numpy().astype(np.int64)
+    source = frame["source"].cast(pl.Int64) + first_source
+    codes: NDArray[np.int64] = (source * (1 << _ROW_BITS) + frame["source_row"]).to_numpy()
+    return codes
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class Facts:
       settings: all options.
       notes: what reading and grouping remarked.
       files: the inputs, in order.
+      texts: name -> column of what findings quote: `anchor:0` and so on, `action`.
       rollouts: one row per rollout, groups in order; see `crbc_cli.engine.checks.rollouts`.
       groups: one row per group; see `crbc_cli.engine.checks.groups`.
       conflicts: place codes `kept` and `lost` of rows that say different things under one
@@ -83,6 +88,7 @@ class Facts:
     settings: Settings
     notes: Notes
     files: Sequence[InputFile]
+    texts: Mapping[str, str]
     rollouts: pl.DataFrame
     groups: pl.DataFrame
     conflicts: pl.DataFrame
@@ -96,7 +102,7 @@ class Facts:
 
     def place(self, code: int) -> str:
         """`file:line` or `file row n`."""
-        return self.files[code >> _ROW_BITS].source.where(code & ((1 << _ROW_BITS) - 1))
+        return self.files[code >> _ROW_BITS].source.where(code & _ROW_MASK)
 
     def places(self, codes: Iterable[int]) -> list[str]:
         """The first few places of rows."""
@@ -105,30 +111,49 @@ class Facts:
     def rollout_places(
         self, chosen: pl.DataFrame, at: str = "last", told: str | None = None
     ) -> list[str]:
-        """The first few of `chosen` (rows of `rollouts`) as `rollout g/r (place)`.
+        """The first few of `chosen` (rows of `rollouts`) as `rollout r of g (place; told)`.
 
         Args:
           chosen: filtered `rollouts`.
           at: column with the place code shown.
           told: column whose value is shown too.
         """
-        shown = []
-        for row in chosen.head(PLACES).iter_rows(named=True):
-            group = _label(self.groups["label"][row["group"]])
-            extra = f", {row[told]}" if told else ""
-            shown.append(f"{group}/{row['rollout_id']} ({self.place(row[at])}{extra})")
-        return shown
-
-    def group_places(self, chosen: pl.DataFrame, told: str, at: str = "first") -> list[str]:
-        """The first few of `chosen` (rows of `groups`) as `group g (place, told)`."""
+        labels = self.groups["label"]
         return [
-            f"group {_label(row['label'])} ({self.place(row[at])}, {row[told]})"
+            f"rollout {excerpt(row['rollout_id'])} of {excerpt(labels[row['group']])} "
+            f"({self.place(row[at])}{f'; {row[told]}' if told else ''})"
             for row in chosen.head(PLACES).iter_rows(named=True)
         ]
 
+    def group_places(self, chosen: pl.DataFrame, told: str) -> list[str]:
+        """The first few of `chosen` (rows of `groups`) as `group g (place; told)`."""
+        return [
+            f"group {excerpt(row['label'])} ({self.place(row['first'])}; {row[told]})"
+            for row in chosen.head(PLACES).iter_rows(named=True)
+        ]
 
-def _label(text: str) -> str:
-    return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
+    def quoted(self, codes: Iterable[int], *, action: bool) -> list[str]:
+        """The first few places of rows with what stands there, read from the inputs again.
+
+        Args:
+          codes: place codes.
+          action: show the action behind the observation.
+        """
+        columns = {n: c for n, c in self.texts.items() if action or n != "action"}
+        quotes = []
+        for code in list(codes)[:PLACES]:
+            source, row = self.files[code >> _ROW_BITS].source, code & _ROW_MASK
+            skip = self.settings.log.skip_bad_lines
+            texts = fetch_text(source, [row], columns, skip_bad_lines=skip)[row]
+            said = " -> ".join(f'"{excerpt(texts[name] or "", _QUOTE)}"' for name in columns)
+            quotes.append(f"{self.place(code)}: {said}")
+        return quotes
+
+
+def excerpt(text: str, width: int = _LABEL) -> str:
+    """Text on one line, cut to `width` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def joined(parts: Sequence[Facts]) -> Facts:
@@ -144,6 +169,7 @@ def joined(parts: Sequence[Facts]) -> Facts:
         first.settings,
         first.notes,
         [file for part in parts for file in part.files],
+        first.texts,
         pl.concat(rollouts, how="diagonal_relaxed"),
         pl.concat(groups, how="diagonal_relaxed"),
         pl.concat([part.conflicts for part in parts]),

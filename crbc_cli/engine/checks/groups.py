@@ -19,8 +19,8 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _HUB_BYTES = 64
-_HUB_WAYS = 5
-_HUB_SHARE = 0.05
+_HUB_ACTIONS = 4
+_VOCABULARY = 10
 
 
 def group_facts(
@@ -71,7 +71,7 @@ def _growth_across_rollouts(log: Prepared) -> pl.Series:
     r = log.rollouts
     if (r.lengths > 1).any():
         return pl.Series([None] * r.groups, dtype=pl.Float64)
-    at = np.flatnonzero(log.has_anchor)
+    at = np.flatnonzero(log.is_visit)
     size = log.frame["anchor_bytes"].to_numpy()[r.row[at]].astype(np.int64)
     rho = growth(r.row_group()[at], r.step[at], size, r.groups)
     return pl.Series(rho, nan_to_null=True)
@@ -89,9 +89,10 @@ class _Merged:
       choice: visits to anchors with several actions.
       top: visits of the most visited anchor.
       aliased: anchors where one action led to several successors; mixed: of these, to both
-        success and failure; aliased_visits: visits of such actions; at_aliased: first such row.
-      hubs: short anchors entered from and left to many others; hub_visits; at_hub: first row of
-        the most visited one.
+        success and failure; aliased_visits: visits of such actions; at_aliased: first row of the
+        most frequent one.
+      hubs: short anchors that follow many different actions; hub_visits: their visits; at_hub:
+        first row of the most visited one, hub_key: its content key.
     """
 
     members: Ints
@@ -108,6 +109,7 @@ class _Merged:
     hubs: Ints
     hub_visits: Ints
     at_hub: Ints
+    hub_key: Ints
 
     @classmethod
     def empty(cls, groups: int) -> "_Merged":
@@ -142,23 +144,27 @@ class _Merged:
         self.aliased[group] = per_group(np.unique(p.pair_state[pairs]))
         self.mixed[group] = per_group(np.unique(p.pair_state[mixed]))
         self.aliased_visits[group] = per_group(p.pair_state[pairs], p.pair_visits[pairs])
+        pairs = pairs[np.argsort(-p.pair_visits[pairs], kind="stable")]
         places = row_code[row[_first(p.pair, p.pairs)[pairs]]]
         _put_first(self.at_aliased[group], p.state_group[p.pair_state[pairs]], places)
 
         size = log.frame["anchor_bytes"].to_numpy()[row[first_visit]]
-        hubs = np.flatnonzero(_hubs(p, size, self.visits[group]))
+        hubs = np.flatnonzero(_hubs(p, log.action_key[chunk.position], size))
         hubs = hubs[np.argsort(-visits[hubs], kind="stable")]
         self.hubs[group] = per_group(hubs)
         self.hub_visits[group] = per_group(hubs, visits[hubs])
+        key = log.anchor_key[chunk.position[first_visit]]
         _put_first(self.at_hub[group], p.state_group[hubs], row_code[row[first_visit[hubs]]])
-        return log.anchor_key[chunk.position[first_visit]]
+        _put_first(self.hub_key[group], p.state_group[hubs], key[hubs].view(np.int64))
+        return key
 
     @staticmethod
     def _known(log: Prepared, chunk: Chunk) -> Bools:
         """Visits whose successor was observed: not the last of a rollout that a limit cut."""
         is_last = np.diff(chunk.process.rollout, append=-1) != 0
-        cut: Bools = log.outcomes.cut[log.rollouts.rollout[chunk.position]]
-        return ~(is_last & cut)
+        cut = log.outcomes.cut[log.rollouts.rollout[chunk.position]]
+        observed: Bools = ~(is_last & cut)
+        return observed
 
 
 def _first(ids: Ints, count: int) -> Ints:
@@ -189,12 +195,25 @@ def _aliased_pairs(p: EmpiricalProcess, known: Bools) -> tuple[Ints, Ints]:
     return np.flatnonzero(np.bincount(pair, minlength=p.pairs) > 1), np.flatnonzero(ends > 1)
 
 
-def _hubs(p: EmpiricalProcess, size: NDArray[np.uint32], group_visits: Ints) -> Bools:
-    """States like a reply that is no state: short, often seen, with many ways in and out."""
-    source, target = p.edges
-    out_of = np.bincount(source[source != target], minlength=p.states)
-    into = np.bincount(target[source != target], minlength=p.states)
-    often = p.state_visits >= _HUB_SHARE * group_visits[p.state_group]
+def _hubs(p: EmpiricalProcess, action: NDArray[np.uint64], size: NDArray[np.uint32]) -> Bools:
+    """States like a reply that is no state: short, and following many different actions.
+
+    A true state is entered by few actions. In a group with few actions (a grid) that says
+    nothing, so those have no hubs. `action` is uint64 (n,), `size` uint32 (states,).
+    """
+    entered = p.successor >= 0
+    entered &= p.successor != p.state
+    ways = _distinct_per(p.successor[entered], action[entered], p.states)
+    vocabulary = _distinct_per(p.visit_group, action, p.groups)
     short = (size > 0) & (size <= _HUB_BYTES)
-    many: Bools = (out_of >= _HUB_WAYS) & (into >= _HUB_WAYS)
-    return many & often & short
+    many: Bools = (ways >= _HUB_ACTIONS) & (vocabulary[p.state_group] >= _VOCABULARY)
+    return many & short
+
+
+def _distinct_per(owner: Ints, value: NDArray[np.uint64], owners: int) -> Ints:
+    """Distinct values of each owner, int64 (owners,)."""
+    order = np.lexsort((value, owner))
+    owner, value = owner[order], value[order]
+    new = np.ones(len(owner), bool)
+    new[1:] = (owner[1:] != owner[:-1]) | (value[1:] != value[:-1])
+    return np.bincount(owner[new], minlength=owners)

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from crbc_cli.engine.checks.codes import Finding, found
+from crbc_cli.engine.checks.codes import PLACES, Finding, found
 from crbc_cli.engine.checks.facts import Facts
 
 __all__ = ["IDENTITY_CHECKS"]
@@ -10,8 +10,7 @@ __all__ = ["IDENTITY_CHECKS"]
 
 def group_key_too_fine(facts: Facts) -> Finding | None:
     """Median group size 1, with the column that looks like a rollout id."""
-    size = facts.groups["size"]
-    if size.median() != 1:
+    if not _mostly_alone(facts):
         return None
     alone = facts.groups.filter(pl.col("size") == 1)
     starts = facts.rollouts["first_key"].n_unique()
@@ -24,20 +23,21 @@ def group_key_too_fine(facts: Facts) -> Finding | None:
         alone.height,
         facts.groups.height,
         "groups",
-        facts.group_places(alone, "size"),
+        facts.group_places(alone.with_columns(told=_members("size")), "told"),
         detail,
     )
+
+
+def _mostly_alone(facts: Facts) -> bool:
+    return facts.groups.height > 1 and facts.groups["size"].median() == 1
 
 
 def _finest_column(facts: Facts) -> str:
     """Which part of the group key separates the rollouts of a task, in words."""
     log, groups, rollouts = facts.settings.log, facts.groups, facts.rollouts.height
-    ids = groups["group_id"].n_unique()
-    if log.per_file and 2 * ids <= groups.height:
-        return (
-            f"the {ids} values of {_group_column(facts)} occur in several files each, which "
-            "--spanning-groups would pool"
-        )
+    labels = groups["label"].n_unique()
+    if log.per_file and 2 * labels <= groups.height:
+        return f"the {labels} group ids occur in several files, which --spanning-groups would pool"
     columns = [("group_id", _group_column(facts))]
     columns += [(c, c.removeprefix("key:")) for c in groups.columns if c.startswith("key:")]
     fine = [name for c, name in columns if groups[c].n_unique() == rollouts]
@@ -47,7 +47,8 @@ def _finest_column(facts: Facts) -> str:
             f"column {', '.join(fine)} has a value of its own for each of {rollouts} rollouts, "
             f"like a rollout id rather than a task id (rollout_id has {other})"
         )
-    return f"{' and '.join(name for _, name in columns)} together separate most rollouts"
+    names = " and ".join(name for _, name in columns)
+    return f"{names} has {groups.height} values for {rollouts} rollouts"
 
 
 def _group_column(facts: Facts) -> str:
@@ -59,7 +60,7 @@ def _group_column(facts: Facts) -> str:
 
 def singleton_groups(facts: Facts) -> Finding | None:
     """Groups in which one rollout counts, unless that is the rule."""
-    if facts.groups["size"].median() == 1:
+    if _mostly_alone(facts):
         return None
     alone = facts.groups.filter(pl.col("counted") == 1)
     return found(
@@ -72,7 +73,7 @@ def singleton_groups(facts: Facts) -> Finding | None:
 
 
 def missing_siblings(facts: Facts) -> Finding | None:
-    """Groups below the expected size or, without one, below the size of most groups."""
+    """Groups below the expected size or, without one, below that of two thirds of the groups."""
     expected = facts.settings.outcome.expected_group_size
     size = "counted" if expected else "size"
     usual = expected or _usual_size(facts)
@@ -84,39 +85,44 @@ def missing_siblings(facts: Facts) -> Finding | None:
         facts.groups.height,
         "groups",
         facts.group_places(small.with_columns(told=_members(size)), "told"),
-        f"{absent} rollouts short of {usual} each",
+        f"{usual} each, {absent} missing in all",
     )
 
 
 def _members(column: str) -> pl.Expr:
-    return pl.format("{} rollouts", pl.col(column))
+    plural = pl.when(pl.col(column) == 1).then(pl.lit("")).otherwise(pl.lit("s"))
+    return pl.format("{} rollout{}", pl.col(column), plural)
 
 
 def _usual_size(facts: Facts) -> int:
-    """The size of more than half the groups, or 0."""
-    sizes = facts.groups["size"].value_counts().filter(pl.col("count") * 2 > facts.groups.height)
+    """The size of at least two thirds of the groups, or 0."""
+    sizes = facts.groups["size"].value_counts()
+    sizes = sizes.filter(pl.col("count") * 3 >= 2 * facts.groups.height)
     return int(sizes["size"][0]) if sizes.height else 0
 
 
 def oversized_groups(facts: Facts) -> Finding | None:
-    """Groups above --expected-group-size."""
-    expected = facts.settings.outcome.expected_group_size
-    large = facts.groups.filter((pl.col("size") > expected) & (expected > 0))
+    """Groups above the expected size or, without one, above that of two thirds of the groups."""
+    usual = facts.settings.outcome.expected_group_size or _usual_size(facts)
+    large = facts.groups.filter((pl.col("size") > usual) & (usual > 1))
     return found(
         "oversized_groups",
         large.height,
         facts.groups.height,
         "groups",
         facts.group_places(large.with_columns(told=_members("size")), "told"),
+        f"{usual} each",
     )
 
 
 def uneven_groups(facts: Facts) -> Finding | None:
     """Different sizes without a usual one."""
     size = facts.groups["size"]
-    if facts.settings.outcome.expected_group_size or _usual_size(facts) or size.n_unique() == 1:
+    explained = facts.settings.outcome.expected_group_size or _usual_size(facts)
+    if explained or _mostly_alone(facts):
         return None
-    detail = f"from {size.min()} to {size.max()} rollouts"
+    low, high = facts.groups.select(low=pl.min("size"), high=pl.max("size")).row(0)
+    detail = f"from {low} to {high} rollouts"
     return found("uneven_groups", len(size), len(size), "groups", detail=detail)
 
 
@@ -124,7 +130,8 @@ def conflicting_rows(facts: Facts) -> Finding | None:
     """Rows that say different things under one (group, rollout, step)."""
     pairs = facts.conflicts
     where = [
-        f"{facts.place(kept)} and {facts.place(lost)}" for kept, lost in pairs.head(5).iter_rows()
+        f"{facts.place(kept)} and {facts.place(lost)}"
+        for kept, lost in pairs.head(PLACES).iter_rows()
     ]
     refused = "other commands refuse this log"
     detail = refused if facts.settings.log.on_duplicate == "error" else ""

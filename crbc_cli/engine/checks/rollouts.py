@@ -97,6 +97,8 @@ def _oddities(log: Prepared) -> Mapping[str, Bools]:
     ended = (none if done is None else done) | (none if truncated is None else truncated)
     by_step = log.settings.log.order_by == "step"
     size = _bytes(log)
+    # A reply that rules take for "nothing changed" is no anchor of its own.
+    says_something = log.loaded.frame["reply_key"].is_not_null().to_numpy()[r.row]
     no_reward = none
     if "reward" in frame.columns:
         no_reward = frame["reward"].is_null().to_numpy()[r.row] & log.outcomes.scored[r.rollout]
@@ -107,24 +109,13 @@ def _oddities(log: Prepared) -> Mapping[str, Bools]:
         "ended": ended & ~is_last,
         "early_success": none if success is None else success & ~is_last,
         "no_reward": no_reward,
-        "no_anchor": ~log.has_anchor,
-        "empty": _empty_text(log, size),
-        "null_action": log.action_key == NULL_KEY,
+        "no_anchor": ~log.has_anchor & ~log.thought,
+        "empty": log.is_visit & (size == 0) & says_something,
+        "null_action": (log.action_key == NULL_KEY) & ~log.thought,
         "invalid": log.invalid,
         "longer": follows & (np.diff(size, prepend=0) > 0),
         "shorter": follows & (np.diff(size, prepend=0) < 0),
     }
-
-
-def _empty_text(log: Prepared, size: Ints) -> Bools:
-    """Rows whose anchor is text without a character, bool (n,).
-
-    Length 0 also stands for a type without length; then no row of the log has one, and contents
-    differ.
-    """
-    empty: Bools = log.has_anchor & (size == 0)
-    measured = size.any() or len(np.unique(log.anchor_key[empty])) == 1
-    return empty if measured else np.zeros_like(empty)
 
 
 def _first_place(rollout: Ints, place: Ints, rollouts: int) -> Ints:
@@ -143,15 +134,15 @@ def _bytes(log: Prepared) -> Ints:
 def _rewards(log: Prepared) -> dict[str, object]:
     """Sum and range of each rollout's step rewards, and its logged episode reward."""
     r, frame, extra = log.rollouts, log.frame, log.loaded.extra
-    total = np.zeros(len(r.group))
-    known = np.zeros(len(r.group), np.int64)
+    total: Floats = np.zeros(len(r.group))
+    known: Ints = np.zeros(len(r.group), np.int64)
     low = high = last = total
     if "reward" in frame.columns:
         logged = frame["reward"][r.row]
         is_known = logged.is_not_null().to_numpy()
         value = logged.fill_null(0.0).to_numpy()
         known = np.bincount(r.rollout, is_known, len(r.group)).astype(np.int64)
-        total = np.bincount(r.rollout, value, len(r.group))
+        total = np.bincount(r.rollout, value, len(r.group)).astype(np.float64)
         low = np.minimum.reduceat(np.where(is_known, value, np.inf), r.offsets[:-1])
         high = np.maximum.reduceat(np.where(is_known, value, -np.inf), r.offsets[:-1])
         last = value[r.offsets[1:] - 1]
@@ -172,7 +163,7 @@ def _rewards(log: Prepared) -> dict[str, object]:
 def _anchor_lengths(log: Prepared) -> dict[str, object]:
     """Visits of each rollout, and how the length of its anchors moves with the step."""
     r = log.rollouts
-    at = np.flatnonzero(log.has_anchor)
+    at = np.flatnonzero(log.is_visit)
     size, rollout = _bytes(log), r.rollout[at]
     return {
         "visits": np.bincount(rollout, minlength=len(r.group)),

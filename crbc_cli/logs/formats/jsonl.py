@@ -2,21 +2,23 @@
 
 Other members are skipped by the parser, so their types may drift from line to line. `NaN` and
 `Infinity` are not JSON but common: a line that fails strict decoding is tried once more with them
-allowed.
+allowed. A last line that the writer did not finish is torn, which is a remark; any other line that
+is not one JSON object in UTF-8 is an error.
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import polars as pl
 
-from crbc_cli.errors import BadLineError, InputError
+from crbc_cli.errors import BadLineError, ColumnError, InputError
 from crbc_cli.logs.batch import Batch
-from crbc_cli.logs.columns import Field, ValueKind, from_values
+from crbc_cli.logs.columns import Field, ValueKind, from_values, member_at
 from crbc_cli.logs.sources import Source
 
 __all__ = ["LineReport", "decode_lines", "read"]
@@ -34,11 +36,20 @@ class LineReport:
       torn: line number of a bad last line, or None.
       skipped: line numbers left out under --skip-bad-lines.
       surrogates: lines in which a lone surrogate was replaced by U+FFFD.
+      non_finite: lines with NaN or an infinity.
     """
 
     torn: int | None = None
     skipped: list[int] = dataclass_field(default_factory=list)
     surrogates: int = 0
+    non_finite: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _BadLine:
+    number: int
+    problem: str
+    torn: bool
 
 
 def read(
@@ -57,7 +68,7 @@ def read(
     """
     decoder = _RowDecoder(fields)
     for numbers, rows in decode_lines(source, decoder.type, skip_bad_lines, report):
-        yield decoder.batch(rows, numbers, source)
+        yield decoder.batch(rows, numbers, source, report.non_finite > 0)
 
 
 def decode_lines(
@@ -68,32 +79,18 @@ def decode_lines(
     Raises: as `read`.
     """
     strict = msgspec.json.Decoder(row_type)
-    bad: tuple[int, str] | None = None
+    bad: _BadLine | None = None
     first = 1
     with source.open() as stream:
-        while True:
-            try:
-                lines = stream.readlines(_BLOCK_BYTES)
-            except OSError as error:
-                raise InputError(
-                    f"compressed data is cut or corrupt ({error})",
-                    source.name,
-                    "check that the writer finished it",
-                ) from error
-            if not lines:
-                break
+        while lines := _block(stream, source.name):
             if first == 1 and lines[0].startswith(_BOM):
                 lines[0] = lines[0][len(_BOM) :]
             if bad is not None and any(line.strip() for line in lines):
                 _refuse(source.name, bad, skip_bad_lines, report)
                 bad = None
             numbers: range | list[int] = range(first, first + len(lines))
-            try:
-                rows = strict.decode_lines(b"".join(lines))
-                complete = len(rows) == len(lines)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                complete = False
-            if not complete:
+            rows = _strict_rows(lines, strict)
+            if len(rows) < len(lines):
                 rows, numbers = [], []
                 for number, line in enumerate(lines, first):
                     if not line.strip():
@@ -101,47 +98,100 @@ def decode_lines(
                     if bad is not None:
                         _refuse(source.name, bad, skip_bad_lines, report)
                         bad = None
-                    row, problem = _decode_leniently(line, strict, report)
-                    if problem:
-                        bad = (number, problem)
+                    row = _lenient_row(line, number, strict, report)
+                    if isinstance(row, _BadLine):
+                        bad = row
                     else:
                         rows.append(row)
                         numbers.append(number)
             first += len(lines)
             if rows:
                 yield numbers, rows
-    if bad is not None:
-        report.torn = bad[0]
+    if bad is not None and bad.torn:
+        report.torn = bad.number
+    elif bad is not None:
+        _refuse(source.name, bad, skip_bad_lines, report)
 
 
-def _refuse(name: str, bad: tuple[int, str], skip: bool, report: LineReport) -> None:
-    number, problem = bad
+def _block(stream: IO[bytes], name: str) -> list[bytes]:
+    try:
+        return stream.readlines(_BLOCK_BYTES)
+    except OSError as error:
+        raise InputError(
+            f"compressed data is cut or corrupt ({error})",
+            name,
+            "check that the writer finished it",
+        ) from error
+
+
+def _refuse(name: str, bad: _BadLine, skip: bool, report: LineReport) -> None:
     if not skip:
         raise BadLineError(
-            f"not a JSON object ({problem})",
-            f"{name}:{number}",
+            f"not a JSON object ({bad.problem})",
+            f"{name}:{bad.number}",
             "mend the line, or leave such lines out with --skip-bad-lines",
         )
-    report.skipped.append(number)
+    report.skipped.append(bad.number)
 
 
-def _decode_leniently(
-    line: bytes, strict: "msgspec.json.Decoder[Any]", report: LineReport
-) -> tuple[Any, str]:
-    """One line: (row, "") or (None, what is wrong). Non-finite numbers become null."""
+def _strict_rows(lines: list[bytes], strict: "msgspec.json.Decoder[Any]") -> list[Any]:
+    """Rows of a block; fewer than lines if one is blank or not strict JSON."""
+    text = b"".join(lines)
     try:
-        return strict.decode(line), ""
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        _ = text.isascii() or text.decode()  # the parser does not look into members it skips
+        return strict.decode_lines(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+
+
+def _lenient_row(
+    line: bytes, number: int, strict: "msgspec.json.Decoder[Any]", report: LineReport
+) -> Any:
+    """The row of one line, or what is wrong with it."""
+    # A machine that loses power can leave zero bytes where the line was to be.
+    opened = line.lstrip(b"\0 \t\r\n")[:1] in (b"{", b"")
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None, problem
-    if not isinstance(value, dict):
-        return None, f"a JSON {type(value).__name__}"
+        text = line.decode()
+        try:
+            return strict.decode(text)
+        except msgspec.DecodeError as error:
+            problem = str(error)
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            return _BadLine(number, f"a JSON {_JSON_NAMES[type(value)]}", False)
+        return _tolerated(value, strict, report)
+    except UnicodeDecodeError:
+        return _BadLine(number, "not UTF-8", opened)
+    except json.JSONDecodeError as error:
+        return _BadLine(number, problem, opened and not error.msg.startswith("Extra data"))
+    except ValueError as error:
+        return _BadLine(number, str(error), False)
+    except RecursionError:
+        return _BadLine(number, "nested too deeply", False)
+
+
+def _tolerated(
+    value: dict[str, Any], strict: "msgspec.json.Decoder[Any]", report: LineReport
+) -> Any:
+    """The row of an object that is not strict JSON. NaN and infinities become null where the row
+    holds raw JSON."""
     cleaned = _without_surrogates(value)
+    finite = _finite(cleaned)
     report.surrogates += cleaned is not value
-    return strict.decode(msgspec.json.encode(cleaned)), ""
+    report.non_finite += finite != cleaned
+    if isinstance(strict.type, type) and issubclass(strict.type, msgspec.Struct):
+        return msgspec.convert(cleaned, strict.type)
+    return strict.decode(json.dumps(finite))
+
+
+_JSON_NAMES: dict[type, str] = {
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -151,6 +201,15 @@ def _without_surrogates(value: Any) -> Any:
     return value if clean == text else json.loads(clean)
 
 
+def _finite(value: Any) -> Any:
+    """The value with null for NaN and infinities."""
+    if isinstance(value, dict):
+        return {name: _finite(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 class _RowDecoder:
     """A msgspec type that builds just the needed members, and columns from its rows."""
 
@@ -158,7 +217,7 @@ class _RowDecoder:
         self._fields = fields
         members: dict[str, str] = {}
         for f in fields:
-            for column in (f.column, f.column.split(".")[0]):
+            for column in _heads(f.column):
                 members.setdefault(column, f"m{len(members)}")
         self._members = members
         self.type = msgspec.defstruct(
@@ -170,7 +229,9 @@ class _RowDecoder:
             gc=False,
         )
 
-    def batch(self, rows: list[Any], numbers: range | list[int], source: Source) -> Batch:
+    def batch(
+        self, rows: list[Any], numbers: range | list[int], source: Source, non_finite: bool
+    ) -> Batch:
         columns: list[pl.Series] = []
         kinds: dict[str, ValueKind] = {}
 
@@ -182,7 +243,12 @@ class _RowDecoder:
             if all(v is msgspec.UNSET for v in values):
                 continue
             values = [None if v is msgspec.UNSET else v for v in values]
-            series, kind = from_values(f, values, where)
+            try:
+                series, kind = from_values(f, values, where, non_finite=non_finite)
+            except ColumnError:
+                if f.lenient:
+                    continue
+                raise
             columns.append(series)
             if f.role == "value":
                 kinds[f.name] = kind
@@ -192,15 +258,19 @@ class _RowDecoder:
         return Batch(frame.lazy(), kinds, source_rows, numbers[0] - 1, where)
 
     def _values(self, rows: list[Any], column: str) -> list[Any]:
-        attribute = self._members[column]
-        values = [getattr(row, attribute) for row in rows]
-        head, *path = column.split(".")
-        if path and all(v is msgspec.UNSET for v in values):
-            values = [getattr(row, self._members[head]) for row in rows]
-            for member in path:
-                values = [_member(v, member) for v in values]
+        """The longest member name that a row has wins; the rest of the path goes into its value."""
+        parts = column.split(".")
+        values = [getattr(row, self._members[column]) for row in rows]
+        for length in range(len(parts) - 1, 0, -1):
+            head = self._members[".".join(parts[:length])]
+            values = [
+                member_at(getattr(row, head), parts[length:]) if value is msgspec.UNSET else value
+                for row, value in zip(rows, values, strict=True)
+            ]
         return values
 
 
-def _member(value: Any, name: str) -> Any:
-    return value.get(name, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET
+def _heads(column: str) -> list[str]:
+    """`a.b.c`, `a.b`, `a`: the members a dotted path may start with."""
+    parts = column.split(".")
+    return [".".join(parts[:length]) for length in range(len(parts), 0, -1)]

@@ -1,0 +1,89 @@
+"""`crbc filter`."""
+
+from dataclasses import fields
+from typing import Annotated
+
+import typer
+
+from crbc_cli.cli.options import Run, log_command
+from crbc_cli.options import CreditOptions
+
+_EPILOG = "Example: crbc filter logs.parquet -o useful.parquet --drop all_success,all_fail"
+_LEAVE_OUT = ("drop", *(f.name for f in fields(CreditOptions)))
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the program."""
+
+    @log_command(app, "filter", leave_out=_LEAVE_OUT, epilog=_EPILOG)
+    def filter_log(
+        run: Run,
+        output: Annotated[
+            str | None,
+            typer.Option(
+                "--output",
+                "-o",
+                envvar="CRBC_OUTPUT",
+                show_envvar=False,
+                show_default="NAME.filtered.SUFFIX",
+                metavar="FILE|DIR|-",
+                help="File, folder (one output per input) or - (stdout), in the input's format.",
+            ),
+        ] = None,
+        drop_rows: Annotated[
+            str,
+            typer.Option(
+                "--drop",
+                envvar="CRBC_FILTER_DROP",
+                show_envvar=False,
+                show_default=False,
+                metavar="NAME[,NAME]",
+                help="Group statuses and reasons whose rows go.",
+            ),
+        ] = "",
+        keep_rows: Annotated[
+            str,
+            typer.Option(
+                "--keep",
+                envvar="CRBC_FILTER_KEEP",
+                show_envvar=False,
+                show_default=False,
+                metavar="NAME[,NAME]",
+                help="Group statuses and reasons whose rows alone stay.",
+            ),
+        ] = "",
+        force: Annotated[
+            bool,
+            typer.Option(
+                "--force", envvar="CRBC_FORCE", show_envvar=False, help="Replace existing outputs."
+            ),
+        ] = False,
+    ) -> None:
+        """Copy a log without the rows of some groups, for instance those of one outcome."""
+        from crbc_cli.cli.console import console, finish, tell
+        from crbc_cli.engine.clock import Clock
+        from crbc_cli.notes import Notes
+
+        notes, clock = Notes(), Clock()
+        with clock("import"):
+            from crbc_cli import api
+        done = api.filter_log(
+            run.logs,
+            output,
+            drop=_names(drop_rows),
+            keep=_names(keep_rows),
+            force=force,
+            settings=run.settings,
+            clock=clock,
+            notes=notes,
+        )
+        if not run.quiet:
+            from crbc_cli.report.filter import filter_table
+
+            console(to_stderr=True).print(filter_table(done))
+            tell(f"{done.kept_rows} of {done.all_rows} rows kept -> {', '.join(done.outputs)}")
+        finish(run, notes, clock)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,79 @@
+"""Writes the README's generated parts: `python tests/readme_tables.py`.
+
+Tables of columns and options stand in the package as data; between `<!-- NAME -->` and
+`<!-- end -->` the README shows them. `test_readme.py` fails where the two differ.
+"""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from crbc_cli.options import Settings
+from crbc_cli.tables import ANCHOR_ID, CREDIT_COLUMNS, GROUP_STATUSES, REASONS, STEP_COLUMNS
+
+README = Path(__file__).parent.parent / "README.md"
+PART = re.compile(r"(<!-- (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+    )
+
+
+def step_columns() -> str:
+    return _table(
+        ("column", "type", "meaning", "null means"),
+        [
+            (f"**{c.name}**" if c.required else c.name, c.dtype, c.meaning, c.null)
+            for c in STEP_COLUMNS
+        ],
+    )
+
+
+def credit_columns() -> str:
+    return _table(
+        ("column", "type", "meaning", "null where"),
+        [(c.name, c.dtype, c.meaning, c.null) for c in (*CREDIT_COLUMNS, ANCHOR_ID)],
+    )
+
+
+def statuses() -> str:
+    return _table(("group_status", "the first that holds"), list(GROUP_STATUSES.items()))
+
+
+def reasons() -> str:
+    return _table(("reason", "the first that holds"), list(REASONS.items()))
+
+
+def options() -> str:
+    rows = []
+    for group in fields(Settings):
+        for f in fields(group.default_factory):  # type: ignore[arg-type]
+            values = "|".join(f.metadata["choices"]) or f.metadata["metavar"]
+            default = f.default
+            if isinstance(default, tuple):
+                default = ",".join(default)
+            shown = "" if default is False or default == "" else f"`{default}`"
+            flag = "--" + f.name.replace("_", "-")
+            rows.append((f"`{flag}{' ' + values if values else ''}`", shown, f.metadata["help"]))
+    return _table(("option", "default", "what it does"), rows)
+
+
+PARTS = {
+    "step-columns": step_columns,
+    "credit-columns": credit_columns,
+    "statuses": statuses,
+    "reasons": reasons,
+    "options": options,
+}
+
+
+def regenerated(text: str) -> str:
+    """The README with its generated parts as the package has them now."""
+    return PART.sub(lambda m: m[1] + PARTS[m["name"]]() + m[4], text)
+
+
+if __name__ == "__main__":
+    README.write_text(regenerated(README.read_text("utf-8")), "utf-8")

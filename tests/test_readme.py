@@ -1,0 +1,63 @@
+"""The README's commands give what it shows, and its tables are the package's own."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import readme_tables
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```console\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """(command, expected output) of each `$` line; a line ending in a backslash goes on."""
+    found = re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+    return [(command, output) for command, output in found]
+
+
+def pattern(expected: str) -> str:
+    """Expected output as a regular expression; `...` stands for anything."""
+    return ".*?".join(re.escape(part) for part in expected.rstrip().split("..."))
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_console_blocks_give_what_the_readme_shows(number: int, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "sample_logs", tmp_path / "sample_logs")
+    bin_folder = Path(sys.executable).parent
+    env = os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "COLUMNS": "80"}
+    for command, expected in commands(BLOCKS[number]):
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        shown = "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
+        if not re.fullmatch(pattern(expected), shown, re.DOTALL):
+            pytest.fail(f"$ {command}\n{shown}\n{done.stderr}", pytrace=False)
+
+
+def test_there_are_blocks_to_run() -> None:
+    assert len(BLOCKS) >= 8
+    assert all(commands(block) for block in BLOCKS)
+
+
+def test_generated_tables_are_current() -> None:
+    assert readme_tables.regenerated(TEXT) == TEXT
+
+
+def test_every_command_is_described() -> None:
+    from crbc_cli.cli.main import app
+
+    names = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
+    missing = [name for name in names if f"crbc {name}" not in TEXT]
+    assert not missing
