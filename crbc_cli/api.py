@@ -21,16 +21,17 @@ from crbc_cli.engine.gate import GateReport, measure_gate
 from crbc_cli.engine.gate_features import groups_of_features
 from crbc_cli.engine.gate_groups import groups_of_logs
 from crbc_cli.engine.gate_options import GateRule
-from crbc_cli.engine.load import load
 from crbc_cli.engine.locate import GroupSearch, find_step, sources_named
 from crbc_cli.engine.output import OutputPlan, plan_outputs, write_output
-from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared, prepare
+from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
 from crbc_cli.engine.profile import ProfileReport, profile_logs
 from crbc_cli.engine.provenance import provenance
+from crbc_cli.engine.reader import Reader
 from crbc_cli.errors import OptionError
 from crbc_cli.logs.columns import Field
 from crbc_cli.logs.sources import Source, resolve
 from crbc_cli.logs.subset import write_subset
+from crbc_cli.methods.registry import parse_methods
 from crbc_cli.methods.selective_rollout import SIGNALS
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
@@ -108,6 +109,7 @@ def annotate(
     force: bool = False,
     dry_run: bool = False,
     chunk_rows: int = CHUNK_ROWS,
+    method: str = "crbc",
     settings: Settings | None = None,
     clock: Clock | None = None,
     **options: Any,
@@ -124,6 +126,8 @@ def annotate(
       force: replace existing outputs.
       dry_run: read and group, write nothing.
       chunk_rows: rows solved at a time; no number depends on it.
+      method: estimators, `[LABEL=]NAME[:KEY=VALUE]…` separated by commas; the numbers of several
+        get their labels as prefix.
       settings: all options at once, or
       **options: single ones by name, for example `depth=0`.
     Raises:
@@ -136,18 +140,24 @@ def annotate(
     sources = resolve(inputs)
     plans = plan_outputs(sources, output, to, force, not sys.stdout.isatty())
     notes = Notes()
+    reader = Reader.open(sources, settings, clock, notes)
+    settings = reader.settings
+    methods = parse_methods(method, settings.credit, settings.group_advantage)
+    following = any("terminal" in chosen.needs for chosen in methods)
     groups = rollouts = 0
     tables: dict[Source, pl.DataFrame] = {}
-    for part in _parts(sources, settings):
-        log = _prepared(part, settings, clock, notes, anchor_id=anchor_id)
+    for part in reader.parts:
+        log = reader.read(part, following=following, anchor_id=anchor_id)
         groups += log.rollouts.groups
         rollouts += len(log.rollouts.group)
         if not dry_run:
-            table = credit_table(log, clock, chunk_rows=chunk_rows)
+            table = credit_table(log, clock, methods, chunk_rows=chunk_rows)
             tables |= _split(table, log, part)
     for plan in plans if not dry_run else ():
         with clock("write"):
             metadata = provenance("annotate", settings, plan.sources, notes)
+            metadata["methods"] = {chosen.label: chosen.echo() for chosen in methods}
+            metadata["rules"] = {"name": reader.rules.name, "digest": reader.rules.digest()}
             write_output(
                 plan,
                 [tables[s] for s in plan.sources],
@@ -227,13 +237,14 @@ def check(
     return check_logs(logs, settings, clock, notes)
 
 
-def credit(table: "pa.Table", **options: Any) -> "pa.Table":
+def credit(table: "pa.Table", *, method: str = "crbc", **options: Any) -> "pa.Table":
     """Credit table of an in-memory step table: Arrow in, Arrow out, no I/O.
 
     Safe to call inside a training loop or a Spark, Daft or Ray worker.
 
     Args:
       table: step table; columns as in `crbc_cli.tables.STEP_COLUMNS`.
+      method: as in `annotate`.
       **options: option names of `crbc_cli.options`, for example `depth=0, discount=0.95`; and
         `anchor_id=True` for content digests.
     Returns:
@@ -247,9 +258,12 @@ def credit(table: "pa.Table", **options: Any) -> "pa.Table":
     if not isinstance(frame, pl.DataFrame):
         raise TypeError("credit() takes a pyarrow.Table")
     source = Source("<table>", Path(), "memory", frame=frame)
-    clock = Clock()
-    log = _prepared([source], settings, clock, Notes(), anchor_id=anchor_id)
-    return credit_table(log, clock).to_arrow()
+    reader = Reader.open([source], settings, Clock(), Notes())
+    settings = reader.settings
+    methods = parse_methods(method, settings.credit, settings.group_advantage)
+    following = any("terminal" in chosen.needs for chosen in methods)
+    log = reader.read([source], following=following, anchor_id=anchor_id)
+    return credit_table(log, reader.clock, methods).to_arrow()
 
 
 def explain(
@@ -282,8 +296,9 @@ def explain(
     sources = resolve(inputs)
     named = sources_named(sources, file)
     search = GroupSearch(group, key_values)
-    for part in _parts(named if settings.log.per_file else sources, settings):
-        search.look(_prepared(part, settings, clock, notes))
+    read = named if settings.log.per_file else sources
+    for log in Reader.open(read, settings, clock, notes).logs():
+        search.look(log)
     log = search.found()
     if step is None:
         return explain_group(log, clock)
@@ -320,8 +335,9 @@ def filter_log(
     plans = plan_filtered(sources, output, force, not sys.stdout.isatty())
     done = Filtered([plan.target.name for plan in plans])
     kept: dict[Source, pl.Series] = {}
-    for part in _parts(sources, settings):
-        log = _prepared(part, settings, clock, notes)
+    reader = Reader.open(sources, settings, clock, notes)
+    for part in reader.parts:
+        log = reader.read(part)
         table = credit_table(log, clock)
         done.count(log, table, selection.kept(table))
         kept |= {s: selection.kept(rows) for s, rows in _split(table, log, part).items()}
@@ -404,28 +420,8 @@ def prepared_logs(
     Raises:
       CrbcError: see `crbc_cli.errors`.
     """
-    for part in _parts(resolve(inputs), settings):
-        yield _prepared(part, settings, clock, notes, lengths=lengths, extra=extra)
-
-
-def _parts(sources: Sequence[Source], settings: Settings) -> list[Sequence[Source]]:
-    return [[source] for source in sources] if settings.log.per_file else [sources]
-
-
-def _prepared(
-    sources: Sequence[Source],
-    settings: Settings,
-    clock: Clock,
-    notes: Notes,
-    *,
-    anchor_id: bool = False,
-    lengths: bool = False,
-    extra: Sequence[Field] = (),
-) -> Prepared:
-    loaded = load(
-        sources, settings, clock, notes, anchor_id=anchor_id, lengths=lengths, extra=extra
-    )
-    return prepare(loaded, settings, clock)
+    reader = Reader.open(resolve(inputs), settings, clock, notes)
+    return reader.logs(lengths=lengths, extra=extra)
 
 
 def _split(

@@ -15,6 +15,7 @@ from crbc_cli.errors import OptionError
 
 __all__ = [
     "AnchorOptions",
+    "ConventionOptions",
     "CreditOptions",
     "GroupAdvantageOptions",
     "LogOptions",
@@ -53,6 +54,18 @@ class _Checked:
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class ConventionOptions(_Checked):
+    """Whose conventions to follow."""
+
+    like: str = _option(
+        "",
+        "Set all conventions of the group advantage as a trainer or the paper has them.",
+        choices=("", "paper", "verl", "verl-agent", "trl", "tinker"),
+        metavar="paper|verl|verl-agent|trl|tinker",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +155,7 @@ class AnchorOptions(_Checked):
         "Built-in rules of an environment, or auto; see crbc anchors --explain-preset.",
         metavar="NAME|auto",
     )
-    rules: str = _option(
-        "", "File with declared anchor and action rules (TOML).", metavar="FILE"
-    )
+    rules: str = _option("", "File with declared anchor and action rules (TOML).", metavar="FILE")
     normalize: tuple[str, ...] = _option(
         (),
         "Text rules for anchors, applied in the fixed order nfc, strip, whitespace, case.",
@@ -309,6 +320,7 @@ class CreditOptions(_Checked):
 class Settings:
     """All options of one run."""
 
+    conventions: ConventionOptions = field(default_factory=ConventionOptions)
     log: LogOptions = field(default_factory=LogOptions)
     anchor: AnchorOptions = field(default_factory=AnchorOptions)
     outcome: OutcomeOptions = field(default_factory=OutcomeOptions)

@@ -1,7 +1,8 @@
 """The columns that `crbc` reads and writes, as data.
 
-`schemas/*.json` and the README's column tables are generated from these tuples, so a column is
-declared once: name, dtype, when it is null, what it means.
+`schemas/{step,credit}.schema.json` and the README's column tables are generated from these tuples,
+so a column is declared once: name, dtype, when it is null, what it means. What reports hold is
+declared in `crbc_cli.report.schema`.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ __all__ = [
     "METHOD_NUMBERS",
     "REASONS",
     "REPORT_SCHEMA_VERSION",
-    "SCHEMAS",
     "STEP_COLUMNS",
     "Column",
     "Role",
@@ -203,18 +203,12 @@ _JSON_TYPES: dict[str, list[str]] = {
 }
 
 
-SCHEMAS = ("step", "credit", "report")
-"""Published under `schemas/` as `NAME.schema.json`."""
-
-
 def json_schema(table: str) -> dict[str, Any]:
-    """JSON Schema (2020-12) of one record: a row of the step or credit table, or a report.
+    """JSON Schema (2020-12) of one row of the step or credit table.
 
     Args:
-      table: one of SCHEMAS.
+      table: "step" or "credit".
     """
-    if table == "report":
-        return _report_schema()
     columns = STEP_COLUMNS if table == "step" else (*CREDIT_COLUMNS, ANCHOR_ID)
     properties: dict[str, Any] = {}
     for column in columns:
@@ -243,22 +237,4 @@ def json_schema(table: str) -> dict[str, Any]:
         "properties": properties,
         "required": required,
         "additionalProperties": table == "step",
-    }
-
-
-def _report_schema() -> dict[str, Any]:
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"crbc-report-v{REPORT_SCHEMA_VERSION}",
-        "title": "crbc report (--json)",
-        "type": "object",
-        "properties": {
-            "schema_version": {"const": REPORT_SCHEMA_VERSION},
-            "report": {
-                "description": "the command that made it",
-                "enum": ["check", "coverage", "explain", "gate", "profile"],
-            },
-        },
-        "required": ["schema_version", "report"],
-        "additionalProperties": True,
     }

@@ -8,11 +8,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -120,10 +121,28 @@ def program(
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No option from the surrounding shell reaches a test."""
     for name in list(os.environ):
         if name.startswith("CRBC_") or name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "80")
-    yield
+
+
+def golden_rows() -> list[dict[str, Any]]:
+    """The golden group as rows."""
+    return [json.loads(line) for line in GOLDEN.read_text("utf-8").splitlines()]
+
+
+def jsonl(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Rows as JSON lines."""
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def credit(*arguments: object, **how: Any) -> pl.DataFrame:
+    """The credit table that `annotate` streams for these arguments."""
+    ended = crbc("annotate", *arguments, "-o", "-", "--to", "arrow", **how)
+    assert ended.code == 0, ended.stderr
+    frame = pl.from_arrow(ended.table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

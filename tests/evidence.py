@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crbc_cli.anchors.ids import dense_ids
-from crbc_cli.methods.method import Evidence, StepCredit, terminal_states
+from crbc_cli.methods.evidence import Evidence, terminal_states
+from crbc_cli.methods.method import StepCredit
 from crbc_cli.methods.registry import parse_method
 from crbc_cli.methods.trajectory import Episodes, group_advantage
 from crbc_cli.options import GroupAdvantageOptions

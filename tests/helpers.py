@@ -68,7 +68,7 @@ GOLDEN = [
     *rollout("t2", "S-b N-c M-p", True),
     *rollout("t3", "S-b N-d", False),
 ]
-"""Algorithms section 2.10; S, M and N are seen first in rows 0, 1 and 5."""
+"""Small enough to solve by hand; S, M and N are seen first in rows 0, 1 and 5."""
 
 
 # --- the package on rows --------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def oracle_credit(rows: Rows, **options: Any) -> Columns:
 
 
 def approx(values: Any, tolerance: float = 6e-7) -> Any:
-    """Within the rounding of the six decimals that the reference prints; None equals None."""
+    """Within the rounding of six printed decimals; None equals None."""
     if isinstance(values, list | tuple):
         return [approx(value, tolerance) for value in values]
     return None if values is None else pytest.approx(values, abs=tolerance, rel=0)

@@ -283,7 +283,8 @@ def read_rollout(rows: Sequence[Row], kept: list[int], columns: set[str], opt: O
     if opt.reward == "outcome":
         total = None if is_null(success) else opt.success_reward * int(success)
     elif opt.reward == "sum":
-        rewards = [float(r) for i in kept if not is_null(r := rows[i].get("reward"))]
+        logged: list[Any] = [rows[i].get("reward") for i in kept]
+        rewards = [float(reward) for reward in logged if not is_null(reward)]
         total = math.fsum(rewards) if rewards else None  # nothing but nulls is no reward, not 0
     else:
         total = last.get("reward" if opt.reward == "last" else opt.reward)
@@ -311,7 +312,7 @@ def read_rollout(rows: Sequence[Row], kept: list[int], columns: set[str], opt: O
 
 def make_visits(rows: Sequence[Row], group: Group, opt: Options) -> None:
     """Link each rollout's visits into a chain that leads to a boundary (eq. 1), apply the rule for
-    cut rollouts (section 2.9), and set the suffix returns (eq. 4)."""
+    cut rollouts, and set the suffix returns (eq. 4)."""
     chains: list[list[Visit]] = []
     for number, rollout in enumerate(group.rollouts):
         chain: list[Visit] = []
@@ -360,7 +361,7 @@ def make_visits(rows: Sequence[Row], group: Group, opt: Options) -> None:
 
 
 def without_dead_ends(visits: list[Visit]) -> list[Visit]:
-    """Drop edges into states that have no outgoing edge left, again and again (section 2.9)."""
+    """Drop edges into states that have no outgoing edge left, again and again."""
     while True:
         alive = {visit.state for visit in visits}
         kept = [visit for visit in visits if visit.ends or visit.successor in alive]
@@ -676,7 +677,7 @@ def reason_of(rollout: Rollout, row: Row, status: str) -> str | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Coverage (section 2.7)
+# Coverage (appendix D.2, figure 5)
 # --------------------------------------------------------------------------------------------------
 
 
@@ -748,7 +749,7 @@ def coverage_table(
 
 
 # --------------------------------------------------------------------------------------------------
-# Matrices, for the identities of section 11
+# Matrices, for identities between them
 # --------------------------------------------------------------------------------------------------
 
 
@@ -803,7 +804,7 @@ class GroupMatrices:
         return np.array([self.average(column, policy) for column in self.P.T]).T
 
     def solve_under(self, policy: np.ndarray) -> np.ndarray:
-        """V^ν, the fixed point under another policy on the observed pairs (section 2.5)."""
+        """V^ν, the fixed point under another policy on the observed pairs."""
         matrix = np.eye(len(self.states)) - self.discount * self.transitions_under(policy)
         return np.linalg.solve(matrix, self.average(self.ending, policy))
 

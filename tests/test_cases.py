@@ -324,6 +324,10 @@ def test_history_in_observation(tmp_path: Path) -> None:
     whole = credited(path, tmp_path, anchor=["messages"])
     assert whole["anchor"] == [0, 1]
     assert whole["credit"] == [0, 0]
+    seen = credited(path, tmp_path, anchor=["last-tool-result"])
+    assert seen["anchor"] == [0, 0]
+    assert seen["step_credit"] == approx([1, -1])
+    assert seen["state_value"] == approx([0.49] * 2)
 
 
 # --- files ----------------------------------------------------------------------------------------

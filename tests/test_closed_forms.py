@@ -78,7 +78,7 @@ def test_single_chain(length: int, discount: float) -> None:
 @pytest.mark.parametrize("loops", [1, 3, 50])
 def test_self_loop(loops: int) -> None:
     """s is left to itself n times and once to success: V = β/(n+1) / (1 − βn/(n+1)), the waiting
-    action is worth βV, so its credit is −(1 − β)V (section 2.8)."""
+    action is worth βV, so its credit is −(1 − β)V."""
     beta = 0.98
     table = package_credit(rollout("r", "s-wait " * loops + "s-go", True), singleton="raw")
     value = beta / (loops + 1) / (1 - beta * loops / (loops + 1))
@@ -108,9 +108,24 @@ def test_one_step_bandit() -> None:
         assert table["step_credit"] == pytest.approx(expected, rel=1e-13)
 
 
+def test_rounding_is_no_credit() -> None:
+    """Two actions into one place are worth the same; that the mean of n equal numbers is rounded
+    must not show."""
+    rounded = 0
+    for n in range(3, 30):
+        rows: Rows = []
+        for i in range(n):
+            rows += rollout(i, f"s-{'ab'[i % 2]} t-c", i % 3 == 0)
+        table = package_credit(rows)
+        assert table["credit"] == table["step_credit"] == [0.0] * (2 * n)
+        pairs = zip(table["action_value"], table["state_value"], strict=True)
+        rounded += sum(q != v for q, v in pairs)
+    assert rounded
+
+
 def closed_class(exit_too: bool) -> Rows:
     """One success through M; one cut rollout whose next observation closes a class {P, R}, or,
-    with `exit_too`, leads back to M (algorithms.md, section 2.9)."""
+    with `exit_too`, leads back to M."""
     rows = rollout("t0", "S-a M-p", True) + rollout("t1", "S-b", False)
     following = "M" if exit_too else "R"
     cut = rollout("t2", "S-b M-q P-u R-v", False, truncated=True, next_observation=following)

@@ -124,9 +124,8 @@ def test_groups_of_any_size(size: int) -> None:
 
 
 def bounded_log(seed: int) -> Rows:
-    bounds = {"groups": 3, "rollouts": 9, "steps": 6}
     kinds = ([f"place {i}" for i in range(14)], TEXTS)
-    return build_log(seeded(seed), kinds=kinds, duplicates=False, **bounds).rows
+    return build_log(seeded(seed), rollouts=9, steps=6, kinds=kinds, duplicates=False).rows
 
 
 ENDINGS = ("fail", "censor", "exclude", "bootstrap")

@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import oracle
@@ -64,7 +65,7 @@ def group(request: pytest.FixtureRequest, seed: int) -> Group:
     return random_group(seed, request.param)
 
 
-def close(left: object, right: object, tolerance: float = 1e-12) -> None:
+def close(left: Any, right: Any, tolerance: float = 1e-12) -> None:
     np.testing.assert_allclose(left, right, atol=tolerance, rtol=0)
 
 
@@ -118,14 +119,10 @@ def test_what_the_first_backup_changes(group: Group) -> None:
     for pair, state in itertools.product(range(len(m.pairs)), range(len(m.states))):
         arrived = m.arrival_value(pair, state)
         assert (arrived is None) == (m.P[pair, state] == 0)
-    by_arrival = [
-        sum(
-            m.P[pair, x] * (local[x] - (m.arrival_value(pair, x) or 0.0))
-            for x in np.flatnonzero(m.P[pair])
-        )
-        for pair in range(len(m.pairs))
-    ]
-    close(delta, beta * np.array(by_arrival))
+    arrival = np.array(
+        [[m.arrival_value(p, x) or 0.0 for x in range(len(m.states))] for p in range(len(m.pairs))]
+    )
+    close(delta, beta * (m.P * (local - arrival)).sum(axis=1))
 
 
 def test_a_small_step_along_the_closure_credit_improves(group: Group) -> None:
@@ -148,7 +145,7 @@ def test_a_small_step_along_the_closure_credit_improves(group: Group) -> None:
 @pytest.mark.parametrize("depth", [0, 1, INF])
 @pytest.mark.parametrize("floor", [0.1, 1e-9])
 def test_size_of_step_credit(group: Group, depth: float, floor: float) -> None:
-    """Section 2.6: visit mean of A_S² = min(1, (σ/σ_min)²); |A_S| ≤ sqrt((N(s)−N(s,a))/N(s,a))."""
+    """Visit mean of A_S² = min(1, (σ/σ_min)²), and |A_S| ≤ sqrt((N(s) − N(s,a))/N(s,a))."""
     process = group.process
     step = crbc(process, CreditOptions(depth=depth, discount=group.discount, floor=floor))
     mean_square = process.state_mean(step.step_credit**2)
@@ -187,7 +184,7 @@ def test_values_are_discounted_probabilities(group: Group) -> None:
 
 
 def test_local_credit_is_a_difference_of_returns(seed: int) -> None:
-    """Section 11, item 5: A at K = 0 is the mean return of (s, a) less that of s, with returns
+    """A at K = 0 is the mean return of (s, a) less that of s, with returns
     computed backwards along each rollout as R_t = r_t + γ·R_{t+1}, success worth 10 (GiGPO)."""
     group = random_group(seed, 0.98)
     rows = sorted(group.rows, key=lambda row: (row["rollout_id"], row["step"]))
@@ -208,7 +205,6 @@ def test_local_credit_is_a_difference_of_returns(seed: int) -> None:
 
 
 def test_coverage_grows_with_depth_up_to_the_group(group: Group) -> None:
-    """Section 11, item 10."""
     process = group.process
     visitors = [len(set(process.rollout[process.state == s])) for s in range(process.states)]
     depths = list(coverage_by_depth(process))

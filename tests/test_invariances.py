@@ -142,7 +142,7 @@ def test_neighbours_do_not_matter(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("depth", [0, 2, INF])
 def test_labels_do_not_matter(depth: float) -> None:
-    """Section 11, item 9."""
+    """Names of observations, actions and rollouts, up to 1e-12."""
     for seed in range(5):
         rows = many_groups(seed, groups=10)
         columns = package_credit(rows, depth=depth, truncated="bootstrap")
@@ -165,7 +165,7 @@ def test_labels_do_not_matter(depth: float) -> None:
 
 @pytest.mark.parametrize("depth", [0, 1, INF])
 def test_two_copies_of_all_rollouts(depth: float) -> None:
-    """Section 11, item 9: V, Q, A and A_S stay, counts and coverage double."""
+    """V, Q, A and A_S stay, counts and coverage double."""
     for seed in range(5):
         rows = many_groups(seed, groups=10)
         again = relabelled(rows, rollout_id=lambda name: f"copy of {name}")

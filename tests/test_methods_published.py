@@ -17,7 +17,7 @@ import pytest
 from evidence import ROWS, Rollout, merged, numbers
 from numpy.typing import NDArray
 
-from crbc_cli.methods.method import Evidence
+from crbc_cli.methods.evidence import Evidence
 
 Floats = NDArray[np.float64]
 

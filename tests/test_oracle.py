@@ -1,6 +1,6 @@
 """The oracle against published and hand-computed numbers.
 
-Sections 2.5, 2.8-2.10, 11 and 13 of the reference mathematics, and the worked cases. Rows are
+Groups solved by hand, the problems of test_cases.py, and identities on random groups. Rows are
 written as paths: rollout("t0", "S-a M-p", 1) visits S with action a, then M with p, and succeeds.
 """
 
@@ -16,27 +16,8 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
+from helpers import GOLDEN, INF, Rows, approx, four, one, rollout
 from oracle import OracleError, canonical, coverage_counts, coverage_table, group_matrices
-
-INF = math.inf
-Rows = list[dict[str, Any]]
-
-
-def rollout(name: Any, path: str, success: Any, *, group: Any = "g", **last: Any) -> Rows:
-    """The rows of one finished rollout; keywords set cells of its last row."""
-    rows: Rows = []
-    for step, visit in enumerate(path.split()):
-        observation, action = visit.split("-")
-        row = {"group_id": group, "rollout_id": name, "step": step, "observation": observation}
-        rows.append(row | {"action": action, "done": False, "success": success})
-    rows[-1] |= {"done": True} | last
-    return rows
-
-
-def one(name: Any, observation: Any, action: Any, success: Any, **cells: Any) -> dict[str, Any]:
-    """A one-step rollout with any observation."""
-    row = {"group_id": "g", "rollout_id": name, "step": 0, "observation": observation}
-    return row | {"action": action, "done": True, "success": success} | cells
 
 
 def credit(rows: Rows, **options: Any) -> dict[str, list[Any]]:
@@ -52,24 +33,6 @@ def credit(rows: Rows, **options: Any) -> dict[str, list[Any]]:
 TEXT = ("group_status", "reason")
 
 
-def approx(values: Any, tolerance: float = 6e-7) -> Any:
-    """Within the rounding of the six decimals that the reference prints; None equals None."""
-    if isinstance(values, list | tuple):
-        return [approx(value, tolerance) for value in values]
-    return None if values is None else pytest.approx(values, abs=tolerance, rel=0)
-
-
-def four(values: Any) -> Any:
-    """Within the rounding of four printed decimals (0.7071 against 0.7071057 of std + 1e-6)."""
-    return approx(values, 6e-5)
-
-
-GOLDEN = [
-    *rollout("t0", "S-a M-p", True),
-    *rollout("t1", "S-a M-q", False),
-    *rollout("t2", "S-b N-c M-p", True),
-    *rollout("t3", "S-b N-d", False),
-]
 S, M, N = 0, 1, 5  # one row of each anchor
 
 
@@ -83,7 +46,7 @@ def test_the_oracle_never_imports_the_package() -> None:
             assert not (node.module or "").startswith("crbc")
 
 
-# --- section 2.10: the golden group ---------------------------------------------------------------
+# --- the golden group -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,7 +100,7 @@ def test_golden_coverage() -> None:
     assert table.expanded == 2
 
 
-def test_golden_trajectory_terms_of_section_12() -> None:
+def test_golden_trajectory_terms() -> None:
     """Episode (row-weighted, ddof 1) and RLOO, success reward 10."""
     episode = credit(GOLDEN, episode_stats="rows", success_reward=10)
     rloo = credit(GOLDEN, episode_stats="rows", success_reward=10, estimator="rloo")
@@ -146,7 +109,7 @@ def test_golden_trajectory_terms_of_section_12() -> None:
     assert rloo["group_advantage"] == approx([5.0 if w else -6.25 for w in won])
 
 
-# --- section 2.9: endings -------------------------------------------------------------------------
+# --- endings --------------------------------------------------------------------------------------
 
 ENDINGS = [
     *rollout("t0", "S-a M-p", True),
@@ -250,7 +213,7 @@ def test_an_ending_rule_needs_to_know_what_is_cut() -> None:
         oracle.credit_rows(rows, truncated="censor")
 
 
-# --- sections 2.5, 2.8 and 13: small examples -----------------------------------------------------
+# --- small examples -------------------------------------------------------------------------------
 
 
 def test_smallest_example_of_a_constant_state_sequence() -> None:
@@ -291,7 +254,7 @@ def test_all_failure_group_is_zero() -> None:
 
 
 def test_self_loop() -> None:
-    """A pure self-loop action has Q = βV and A = −(1−β)V; section 13: w −.194, g +.097."""
+    """A pure self-loop action has Q = βV and A = −(1−β)V: w −.194, g +.097."""
     table = credit([*rollout(0, "S-w S-g", True), *rollout(1, "S-g", True)])
     v = 0.98 * (2 / 3) / (1 - 0.98 / 3)
     assert table["state_value"] == approx([v] * 3, 1e-15)
@@ -479,8 +442,9 @@ def test_nan_and_null_outcomes_are_unscored() -> None:
     with pytest.raises(OracleError, match="no outcome"):
         oracle.credit_rows(rows, unscored="error")
     assert credit(rows[1:2])["group_status"] == ["unscored"]
-    by_reward = credit([row | {"success": True} for row in rows], reward="last")
-    assert by_reward["reason"] == [None, "unscored", None, "unscored"]
+    for reward in ("last", "sum"):  # a sum of nothing but nulls is no reward either
+        by_reward = credit([row | {"success": True} for row in rows], reward=reward)
+        assert by_reward["reason"] == [None, "unscored", None, "unscored"]
 
 
 def test_std_conventions() -> None:
@@ -751,7 +715,7 @@ def test_anchor_order_and_rollout_ids() -> None:
     assert credit(by_bytes)["anchor"] == [1, 0]
 
 
-# --- section 11: identities, on random groups -----------------------------------------------------
+# --- identities, on random groups -----------------------------------------------------------------
 
 
 def close(left: Any, right: Any) -> None:

@@ -16,6 +16,7 @@ Grammar: `n` null, `b0`/`b1`, `i<decimal>` integral number, `f<repr>` other numb
 import datetime
 import math
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 import xxhash
@@ -35,14 +36,18 @@ def encode(value: Any) -> bytes:
             parts.append(item)
         elif isinstance(item, dict):
             members = sorted(
-                (str(k).encode("utf-8", "replace"), v) for k, v in item.items() if v is not None
+                ((str(k).encode("utf-8", "replace"), v) for k, v in item.items() if v is not None),
+                key=itemgetter(0),
             )
             parts.append(b"o%d:" % len(members))
             for name, member in reversed(members):
                 stack += (member, _Raw(_text(name)))
         elif isinstance(item, list | tuple):
             parts.append(b"l%d:" % len(item))
-            stack += reversed(item)
+            if set(map(type, item)) == {int}:  # a row of pixels or cells, say
+                parts += [b"i%d;" % number for number in item]
+            else:
+                stack += reversed(item)
         else:
             parts.append(_scalar(item))
     return b"".join(parts)

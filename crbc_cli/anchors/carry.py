@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.anchors.rulefile import RuleFile, Slot
+from crbc_cli.anchors.rulefile import RuleFile, Slot, Update
 
 __all__ = ["Carried", "carry"]
 
@@ -53,7 +53,9 @@ def carry(rules: RuleFile, rollout: Ints, columns: Mapping[str, tuple[Words, Boo
     """
     n = len(rollout)
     rows = np.arange(n)
-    start = np.maximum.accumulate(np.where(np.diff(rollout, prepend=-1) != 0, rows, 0))
+    starts = np.ones(n, bool)
+    starts[1:] = rollout[1:] != rollout[:-1]
+    start = np.maximum.accumulate(np.where(starts, rows, 0))
     reply, said = columns["reply_key"]
     no_op, thought = _flag(columns, "no_op", n), _flag(columns, "thought", n)
     follows = rows > start
@@ -65,7 +67,7 @@ def carry(rules: RuleFile, rollout: Ints, columns: Mapping[str, tuple[Words, Boo
 
     slots: dict[str, Words] = {}
     for number, slot in enumerate(rules.slot):
-        slots[slot.name] = _slot(number, slot, slots, start, acted, columns)
+        slots[slot.name] = _slot(number, slot, slots, start, said, acted, columns)
     parts, all_parts = [], []
     for part in rules.key:
         if part == "reply":
@@ -100,12 +102,16 @@ def _latest(given: Bools, start: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class _Events:
-    """Updates of one slot that apply, in update order and each in row order, (k,) each."""
+    """Where and how one update of a slot applies, in row order, (k,) each; value 0 unsets."""
 
     row: Ints
-    key: Words
     value: Words
+    key: Words
     origin: Words
+
+    def where(self, kept: Bools) -> "_Events":
+        """Some of the rows."""
+        return _Events(self.row[kept], self.value[kept], self.key[kept], self.origin[kept])
 
 
 def _slot(
@@ -113,55 +119,83 @@ def _slot(
     slot: Slot,
     earlier: Mapping[str, Words],
     start: Ints,
+    said: Bools,
     acted: Bools,
     columns: Mapping[str, tuple[Words, Bools]],
 ) -> Words:
     """State of one slot at each row, uint64 (n,); 0 is unset."""
     n = len(start)
-    nothing = np.zeros(n, np.uint64)
-    value, given, cleared = nothing.copy(), np.zeros(n, bool), np.zeros(n, bool)
-    total = np.zeros(n, np.int64)
-    events: list[_Events] = []
-    for u, update in enumerate(slot.update):
-        name = f"s{number}u{u}"
-        if name not in columns:
-            continue
-        new, applies = columns[name]
-        key, origin = (columns[name + s][0] if name + s in columns else nothing for s in "ko")
-        if update.on == "action":
-            new, applies = _after(new), _after(applies) & acted
-            key, origin = _after(key), _after(origin)
-            if update.reply:
-                applies = applies & columns[f"{name}r"][0].astype(bool)
-        if update.when:
-            applies = applies & (earlier[update.when] != 0)
-        new = _filled(new, update.slots_in(update.value), earlier)
-        key = _filled(key, update.slots_in(update.key), earlier)
-        origin = _filled(origin, update.slots_in(update.origin), earlier)
-        new = nothing if update.clear else np.maximum(new, np.uint64(1))
-        at = np.flatnonzero(applies)
-        if slot.kind == "last":
-            value[at], given[at] = new[at], True
-        elif update.clear and not update.key:
-            cleared[at] = True
-        elif slot.kind == "count":
-            total[at] += update.add
-        else:
-            key = key if slot.kind == "map" else new if slot.kind == "set" else nothing
-            events.append(_Events(at, key[at], new[at], origin[at]))
+    happened = [
+        (update, _events(f"s{number}u{u}", update, earlier, said, acted, columns))
+        for u, update in enumerate(slot.update)
+        if f"s{number}u{u}" in columns
+    ]
+    if not any(len(events.row) for _, events in happened):
+        return np.zeros(n, np.uint64)
     if slot.kind == "last":
+        value, given = np.zeros(n, np.uint64), np.zeros(n, bool)
+        for _, events in happened:
+            value[events.row], given[events.row] = events.value, True
         latest = _latest(given, start)
         return np.where(latest >= 0, value[latest], np.uint64(0))
-    begin = np.maximum(start, _latest(cleared, start))
+    cleared = np.zeros(n, bool)
+    lasting = []
+    for update, events in reversed(happened):
+        if update.clear and not update.key:
+            cleared[events.row] = True
+        else:
+            lasting.append((update, events.where(~cleared[events.row])))
+    lasting.reverse()
+    begin = np.maximum(start, _latest(cleared, start)) if cleared.any() else start
     if slot.kind == "count":
+        total = np.zeros(n, np.int64)
+        for update, events in lasting:
+            total[events.row] += update.add
         running = _since(total.view(np.uint64), begin).view(np.int64)
         return (running % slot.modulo if slot.modulo > 0 else running).astype(np.uint64)
-    return _since(_changes(events, slot.kind, begin), begin)
+    return _since(_changes([e for _, e in lasting], slot.kind, begin), begin)
 
 
-def _filled(words: Words, names: list[str], slots: Mapping[str, Words]) -> Words:
-    """Templates' words with what the named slots hold mixed in."""
-    return _mixed([words, *(slots[name] for name in names)]) if names else words
+def _events(
+    name: str,
+    update: Update,
+    earlier: Mapping[str, Words],
+    said: Bools,
+    acted: Bools,
+    columns: Mapping[str, tuple[Words, Bools]],
+) -> _Events:
+    """Where an update applies: the row of the reply, or the row after the action."""
+    applies = columns[name][1]
+    if update.on == "action":
+        row = np.flatnonzero(applies[:-1] & acted[1:]) + 1
+    else:
+        row = np.flatnonzero(applies & said)
+    if update.reply:
+        row = row[columns[f"{name}r"][0][row] != 0]
+    if update.when:
+        row = row[_holds(update.when, earlier, row)]
+    if update.before:
+        row = row[_holds(update.before, earlier, row - 1)]
+    source = row - (update.on == "action")
+
+    def words(suffix: str, template: str) -> Words:
+        if name + suffix not in columns:
+            return np.zeros(len(row), np.uint64)
+        slots = [earlier[slot][row] for slot in update.slots_in(template)]
+        found = columns[name + suffix][0][source]
+        return _mixed([found, *slots]) if slots else found
+
+    value = np.maximum(words("", update.value), np.uint64(1))
+    value = np.zeros(len(row), np.uint64) if update.clear else value
+    return _Events(row, value, words("k", update.key), words("o", update.origin))
+
+
+def _holds(condition: str, slots: Mapping[str, Words], row: Ints) -> Bools:
+    """Whether a slot is set (NAME) or a count stands at a number (NAME=NUMBER), per row."""
+    name, _, number = condition.partition("=")
+    words = slots[name][row]
+    holds: Bools = words == np.uint64(int(number)) if number else words != 0
+    return holds
 
 
 def _since(changes: Words, begin: Ints) -> Words:
@@ -181,16 +215,19 @@ def _changes(events: list[_Events], kind: str, begin: Ints) -> Words:
     """What each row adds to a digest of everything set so far, uint64 (n,).
 
     Each (key, value) in force adds one word, so that order does not matter; a new value of a key
-    takes the old one's word off. In a sequence the place is part of the word.
+    takes the old one's word off. In a set the values are the keys; in a sequence the place is part
+    of the word.
     """
     changes = np.zeros(len(begin), np.uint64)
     if not events:
         return changes
-    row = np.concatenate([e.row for e in events])
-    key = np.concatenate([e.key for e in events])
+    row, value, key, origin = (
+        np.concatenate([getattr(e, part) for e in events])
+        for part in ("row", "value", "key", "origin")
+    )
+    key = value if kind == "set" else key
     order = np.lexsort((row, key, begin[row]))
-    row, key = row[order], key[order]
-    value = np.concatenate([e.value for e in events])[order]
+    row, value, key, origin = row[order], value[order], key[order], origin[order]
     same = np.zeros(len(row), bool)
     same[1:] = (begin[row][1:] == begin[row][:-1]) & (key[1:] == key[:-1])
     first = np.maximum.accumulate(np.where(same, 0, np.arange(len(row))))
@@ -198,11 +235,10 @@ def _changes(events: list[_Events], kind: str, begin: Ints) -> Words:
         place = (np.arange(len(row)) - first).astype(np.uint64)
         change = _scrambled(value ^ _scrambled(place))
     else:
-        origin = np.concatenate([e.origin for e in events])[order][first]
-        unset = (value == 0) | (value == origin)
-        word = np.where(unset, np.uint64(0), _mixed([key, value, origin]))
+        unset = (value == 0) | (value == origin[first])
+        word = np.where(unset, np.uint64(0), _mixed([key, value, origin[first]]))
         change = word.copy()
-        change[same] = 0 if kind == "set" else word[same] - word[np.flatnonzero(same) - 1]
+        change[same] -= word[np.flatnonzero(same) - 1]
     np.add.at(changes, row, change)
     return changes
 

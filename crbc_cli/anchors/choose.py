@@ -46,7 +46,8 @@ def detect_preset(sample: Sequence[pl.DataFrame], notes: Notes) -> str:
     Raises:
       OptionError: no preset's signs are met.
     """
-    rows = pl.concat([f.head(SAMPLE_ROWS) for f in sample], how="vertical_relaxed")
+    empty = pl.DataFrame(schema={"observation": pl.String, "action": pl.String})
+    rows = pl.concat([empty, *(f.select(empty.columns).head(SAMPLE_ROWS) for f in sample)])
     found: list[tuple[float, str, str]] = []
     for name in preset_names():
         signs = load_rules(preset_text(name), name).detect

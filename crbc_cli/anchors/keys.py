@@ -32,7 +32,7 @@ from crbc_cli.anchors.values import (
 from crbc_cli.logs.columns import ValueKind
 from crbc_cli.options import AnchorOptions
 
-__all__ = ["NULL_KEY", "Keys", "keyed"]
+__all__ = ["NULL_KEY", "Keys", "keyed", "text_of"]
 
 _OTHER_SEED = 0x9E37
 _TEXT = pl.col("text")
@@ -74,7 +74,7 @@ class Keys:
         options: AnchorOptions,
         rules: RuleFile,
         *,
-        bootstrap: bool,
+        following: bool,
         anchor_id: bool = False,
         lengths: bool = False,
     ) -> "Keys":
@@ -86,8 +86,8 @@ class Keys:
         count = range(len(options.anchor))
         return cls(
             tuple(f"anchor:{i}" for i in count),
-            tuple(name if name in VIEWS else "" for name in options.anchor),
-            tuple(f"next:{i}" for i in count) if bootstrap else (),
+            tuple(name if name in VIEWS else rules.messages for name in options.anchor),
+            tuple(f"next:{i}" for i in count) if following else (),
             rules,
             (*option_ops(options), *rules.reply),
             tuple(tuple(path.split(".")) for path in options.drop),
@@ -107,14 +107,17 @@ def keyed(frame: pl.LazyFrame, kinds: Mapping[str, ValueKind], keys: Keys) -> pl
     for the observation after a row; `reply_digest` and `anchor_bytes` on request.
     """
     action = _action(keys, kinds.get("action", "text"))
-    added: dict[str, pl.Expr] = {"action_key": _action_key(action, action.text(), keys)}
+    added: dict[str, pl.Expr] = {}
     signs: dict[str, pl.Expr] = {}
     if keys.rules.thought:
         raw = _Part("action", kinds.get("action", "text"))
         thought = {"thought": matches_any(_TEXT, keys.rules.thought)}
         added |= _read_off(signs, "signs of thought", raw.text(), thought, 0)
-    updates = _slot_columns(keys.rules, "action", keys.anchor_id)
-    added |= _read_off(signs, "signs of action", action.text(), updates, 0)
+    wanted = _slot_columns(keys.rules, "action", keys.anchor_id)
+    if action.rewritten:
+        wanted["action_key"] = action.hashed(_TEXT)
+    added |= _read_off(signs, "signs of action", action.text(), wanted, 0)
+    added["action_key"] = _action_key(added.get("action_key", action.key()), action.text(), keys)
     added |= _reply_columns(keys.anchor, kinds, keys, "", signs)
     if keys.following and all(name in kinds for name in keys.following):
         added |= _reply_columns(keys.following, kinds, keys, "next ", signs)
@@ -122,7 +125,7 @@ def keyed(frame: pl.LazyFrame, kinds: Mapping[str, ValueKind], keys: Keys) -> pl
         if f"column:{name}" in kinds:
             view = in_any_order if name in keys.rules.unordered else None
             part = _Part(f"column:{name}", kinds[f"column:{name}"], view=view)
-            added[f"column {name}"] = part.key()
+            added[f"column {name}"] = _hash(_digest([part]), True) if keys.anchor_id else part.key()
     if keys.lengths:
         parts = [
             _Part(name, kinds.get(name, "text"), view=VIEWS.get(view))
@@ -131,6 +134,11 @@ def keyed(frame: pl.LazyFrame, kinds: Mapping[str, ValueKind], keys: Keys) -> pl
         added["anchor_bytes"] = pl.sum_horizontal(p.bytes() for p in parts)
     others = [name for name in frame.collect_schema() if name not in kinds]
     return frame.with_columns(**signs).select(*others, **added)
+
+
+def text_of(name: str, kind: ValueKind) -> pl.Expr:
+    """A value column as text that patterns can look at; what is not text is JSON."""
+    return _Part(name, kind).text()
 
 
 def _reply_columns(
@@ -170,14 +178,14 @@ def _read_off(
     """Adds to `signs` a struct column of what is `wanted` of a text; gives its fields.
 
     The expressions, over a column `text`, are worked out once per distinct text, or once per
-    distinct first `head` bytes of it if that is positive.
+    distinct first `head` characters of it if that is positive.
     """
     if not wanted:
         return {}
     schema = pl.DataFrame(schema={"text": pl.String}).select(**wanted).schema
 
     def read_off(values: pl.Series) -> pl.Series:
-        texts = _heads(values, head) if head else values
+        texts = values.str.head(head) if head else values
         table = texts.unique().to_frame("text").with_columns(**wanted)
         rows = texts.to_frame("text").join(
             table, on="text", how="left", nulls_equal=True, maintain_order="left"
@@ -186,15 +194,6 @@ def _read_off(
 
     signs[name] = text.map_batches(read_off, return_dtype=pl.Struct(schema))
     return {field: pl.col(name).struct.field(field) for field in schema}
-
-
-def _heads(values: pl.Series, size: int) -> pl.Series:
-    """First `size` bytes of each text; `size` characters where the cut would split one."""
-    heads = values.cast(pl.Binary).bin.head(size)
-    texts = heads.cast(pl.String, strict=False)
-    if texts.null_count() > values.null_count():
-        texts = texts.fill_null(values.str.head(size))
-    return texts.rename("text")
 
 
 def _slot_columns(rules: RuleFile, on: str, stable: bool) -> dict[str, pl.Expr]:
@@ -241,7 +240,7 @@ def _hash(text: pl.Expr, stable: bool) -> pl.Expr:
         return text.hash()
 
     def stable_hash(values: pl.Series) -> pl.Series:
-        return _by_distinct(values, xxhash.xxh3_64_intdigest, pl.UInt64)
+        return _by_distinct(values, lambda v: xxhash.xxh3_64_intdigest(v.encode()), pl.UInt64)
 
     return text.map_batches(stable_hash, return_dtype=pl.UInt64)
 
@@ -252,8 +251,8 @@ def _action(keys: Keys, kind: ValueKind) -> "_Part":
     return _Part("action", kind, rules.op, (), view, keys.action_tag, rules.fence)
 
 
-def _action_key(action: "_Part", text: pl.Expr, keys: Keys) -> pl.Expr:
-    key = action.key().fill_null(NULL_KEY)
+def _action_key(key: pl.Expr, text: pl.Expr, keys: Keys) -> pl.Expr:
+    key = key.fill_null(NULL_KEY)
     if not keys.share_invalid:
         return key
     unparsable = matches_any(text, keys.rules.action.invalid)
@@ -282,11 +281,20 @@ class _Part:
     def _plain(self) -> bool:
         return self.kind == "text" and not (self.drops or self.view or self.fence)
 
+    @property
+    def rewritten(self) -> bool:
+        """Text whose operations are worth doing once per distinct text."""
+        return self._plain and bool(self.ops)
+
+    def hashed(self, text: pl.Expr) -> pl.Expr:
+        """Key of plain text as `text` gives it: its hash after operations, UInt64."""
+        return pl.when(text.is_not_null()).then(apply_ops(text, self.ops).hash())
+
     def key(self) -> pl.Expr:
         """UInt64; null where the value, or what its view finds, is null."""
         column = pl.col(self.name)
         if self._plain:
-            return pl.when(column.is_not_null()).then(self._text(column).hash())
+            return self.hashed(self._tagged(column))
         return column.map_batches(self._hash_values, return_dtype=pl.UInt64)
 
     def text(self) -> pl.Expr:
@@ -329,11 +337,8 @@ class _Part:
         inside = column.str.extract(rf"(?s)<{self.tag}>(.*?)</{self.tag}>", 1)
         return pl.coalesce(inside.str.strip_chars(), column)
 
-    def _text(self, column: pl.Expr) -> pl.Expr:
-        return apply_ops(self._tagged(column), self.ops)
-
     def _rewrite(self, text: str) -> str:
-        rewritten: str | None = pl.select(self._text(pl.lit(text))).item()
+        rewritten: str | None = pl.select(apply_ops(self._tagged(pl.lit(text)), self.ops)).item()
         return "" if rewritten is None else rewritten
 
     def _texts(self, values: pl.Series) -> pl.Series:
@@ -341,7 +346,7 @@ class _Part:
             viewed = self._viewed(value)
             if viewed is None or isinstance(viewed, str):
                 return viewed
-            return msgspec.json.encode(viewed, enc_hook=str).decode()
+            return msgspec.json.encode(viewed, enc_hook=str, order="sorted").decode()
 
         return _by_distinct(values, of, pl.String)
 

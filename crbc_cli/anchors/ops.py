@@ -8,6 +8,7 @@ import re
 
 import polars as pl
 
+from crbc_cli.anchors.images import picture_named
 from crbc_cli.anchors.rulefile import Op
 from crbc_cli.errors import OptionError
 from crbc_cli.options import AnchorOptions
@@ -73,6 +74,8 @@ def _apply(text: pl.Expr, op: Op) -> pl.Expr:
             return text.str.replace_all(r"\d+", "#")
         case "ids":
             return text.str.replace_all(_IDS, "#")
+        case "image_path":
+            return text.map_batches(lambda texts: _pictures(texts, op.text), return_dtype=pl.String)
         case "nfc":
             return text.str.normalize("NFC")
         case "strip":
@@ -81,6 +84,13 @@ def _apply(text: pl.Expr, op: Op) -> pl.Expr:
             return text.str.strip_chars().str.replace_all(_BLANKS, " ")
         case "case":
             return text.str.to_lowercase()
+
+
+def _pictures(texts: pl.Series, folder: str) -> pl.Series:
+    """What each text stands for as a picture, looked up once per distinct text."""
+    distinct = texts.drop_nulls().unique()
+    named = pl.Series([picture_named(text, folder) for text in distinct], dtype=pl.String)
+    return texts.replace_strict(distinct, named, default=None, return_dtype=pl.String)
 
 
 def matches_any(text: pl.Expr, patterns: tuple[str, ...]) -> pl.Expr:

@@ -65,8 +65,9 @@ class Op(Struct, forbid_unknown_fields=True, frozen=True):
       op: replace (matches of `pattern` by `to`, where `${name}` is a named group), keep (only what
         `pattern` matched, or its group `${keep}`; other text stays), cut_after / cut_before (drop
         the literal `text` and what follows / what precedes), sort_list (sort parts between
-        `separator`), numbers (digit runs become #), ids (UUIDs and long hex words become #), nfc,
-        strip, whitespace, case.
+        `separator`), numbers (digit runs become #), ids (UUIDs and long hex words become #),
+        image_path (the path of a PNG or JPEG file, or a data: URI, becomes a digest of its pixels;
+        relative paths start in the folder `text`), nfc, strip, whitespace, case.
     """
 
     op: Literal[
@@ -77,6 +78,7 @@ class Op(Struct, forbid_unknown_fields=True, frozen=True):
         "sort_list",
         "numbers",
         "ids",
+        "image_path",
         "nfc",
         "strip",
         "whitespace",
@@ -102,9 +104,10 @@ class Update(Struct, forbid_unknown_fields=True, frozen=True):
       key: for a map, template of the key.
       origin: for a map, template of what the key's value was before its first update; a key whose
         value has come back to it is as if it was never touched.
-      when: name of an earlier slot; the update counts only while that slot is set.
-      clear: the slot becomes unset before other updates of the row count; with `key`, only that
-        key of the map does.
+      when: name of an earlier slot; the update counts only while that slot is set, or with
+        NAME=NUMBER while that count stands at NUMBER.
+      before: the same, but as it was when the action was taken (with on = "action").
+      clear: the slot becomes unset; with `key`, only that key of the map does.
       add: for a count, how much.
     """
 
@@ -116,6 +119,7 @@ class Update(Struct, forbid_unknown_fields=True, frozen=True):
     key: str = ""
     origin: str = ""
     when: str = ""
+    before: str = ""
     clear: bool = False
     add: int = 0
 
@@ -131,6 +135,8 @@ class Update(Struct, forbid_unknown_fields=True, frozen=True):
 
 class Slot(Struct, forbid_unknown_fields=True, frozen=True):
     """Something carried along a rollout.
+
+    Updates of one row count in the order in which they stand here.
 
     Attributes:
       name: used in `key`.
@@ -180,8 +186,8 @@ class RuleFile(Struct, forbid_unknown_fields=True, frozen=True):
     """A whole rule file; see the module docstring.
 
     Attributes:
-      head: patterns of `no_op`, `missing` and of updates see only the first `head` bytes of a reply
-        if positive. Long texts have few distinct beginnings, and each is looked at once.
+      head: patterns of `no_op`, `missing` and of updates see only the first `head` characters of a
+        reply if positive. Long texts have few distinct beginnings, and each is looked at once.
     """
 
     schema: Literal[1]
@@ -190,6 +196,7 @@ class RuleFile(Struct, forbid_unknown_fields=True, frozen=True):
     key: Annotated[tuple[str, ...], Meta(min_length=1)] = ("reply",)
     about: str = ""
     head: int = 0
+    messages: Literal["", "last-user-message", "last-tool-result", "last-message"] = ""
     detect: tuple[Detect, ...] = ()
     reply: tuple[Op, ...] = ()
     no_op: tuple[str, ...] = ()
@@ -319,7 +326,9 @@ def _check_update(slot: Slot, update: Update, earlier: set[str], where: str) -> 
         )
     if slot.kind == "map" and not (update.key or update.clear):
         raise OptionError(f"slot {slot.name}: an update of a map needs a key", where)
-    if update.when and update.when not in earlier:
-        raise OptionError(f"slot {slot.name}: {update.when!r} is not an earlier slot", where)
+    for condition in (update.when, update.before):
+        name, equals, number = condition.partition("=")
+        if condition and (name not in earlier or (equals and not number.isdigit())):
+            raise OptionError(f"slot {slot.name}: {condition!r} names no earlier slot", where)
     if slot.kind == "count" and not (update.add or update.clear):
         raise OptionError(f"slot {slot.name}: an update of a count needs add or clear", where)

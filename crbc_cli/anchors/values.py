@@ -1,6 +1,5 @@
-"""Values that are not plain strings: JSON documents, message lists, tool calls, images, arrays."""
+"""Values that are not plain strings: JSON documents, message lists, tool calls, arrays."""
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any
 import msgspec
 
 from crbc_cli.anchors.canonical import encode
-from crbc_cli.errors import OptionError
+from crbc_cli.anchors.images import with_pixels
 
 __all__ = [
     "VIEWS",
@@ -22,44 +21,29 @@ __all__ = [
     "without_path",
 ]
 
-_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _CALL = re.compile(r"^\s*([A-Za-z_][\w.\-]*)\s*\((.*)\)\s*$", re.DOTALL)
+_TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_ARGUMENTS = ("arguments", "input", "parameters", "kwargs")
 _FENCE = re.compile(r"```[\w+-]*\n(.*?)```", re.DOTALL)
 
 
 def content(value: Any, *, parse: bool) -> Any:
     """A logged value as content: JSON text decoded if `parse`, images as pixels.
 
-    Encoded PNG and JPEG images become (shape, mode, pixel bytes), so that equal pictures are equal
-    whatever their compression.
-
     Raises:
       OptionError: an image is met and Pillow is not installed.
     """
-    if parse and isinstance(value, str):
+    if not isinstance(value, str):
+        with suppress(RecursionError):
+            return with_pixels(value)
+        return value
+    if parse:
         with suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(value)
         if "NaN" in value or "Infinity" in value:  # not JSON, but logged as such
             with suppress(ValueError, RecursionError):
                 return json.loads(value)
-    if isinstance(value, bytes) and value.startswith((_PNG, _JPEG)):
-        return _pixels(value)
     return value
-
-
-def _pixels(data: bytes) -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise OptionError(
-            "the log holds images, and Pillow is not installed",
-            todo="pip install 'crbc-cli[images]'",
-        ) from error
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            return {"size": list(image.size), "mode": image.mode, "pixels": image.tobytes()}
-    except (OSError, ValueError, Image.DecompressionBombError):
-        return data
 
 
 def _message_text(message: Any) -> Any:
@@ -69,53 +53,73 @@ def _message_text(message: Any) -> Any:
     return message.get("content", message.get("value"))
 
 
+def _role(message: Any) -> Any:
+    """Role of a chat message; None if it is none."""
+    role = message.get("role", message.get("from")) if isinstance(message, dict) else None
+    return role if isinstance(role, str) and role in _ROLES else None
+
+
 def _last(roles: tuple[str, ...]) -> Callable[[Any], Any]:
+    """A view that gives the last message of `roles`, or None; what is no chat stays as it is."""
+
     def view(value: Any) -> Any:
-        if not isinstance(value, list):
+        if not isinstance(value, list) or not any(map(_role, value)):
             return value
-        for message in reversed(value):
-            role = message.get("role", message.get("from")) if isinstance(message, dict) else None
-            if role in roles:
-                return _message_text(message)
-        return None
+        return next((_message_text(m) for m in reversed(value) if _role(m) in roles), None)
 
     return view
 
 
+_USER, _TOOL = ("user", "human"), ("tool", "function", "observation")
+_ROLES = (*_USER, *_TOOL, "system", "developer", "assistant", "gpt", "model")
 VIEWS: dict[str, Callable[[Any], Any]] = {
-    "last-user-message": _last(("user", "human")),
-    "last-tool-result": _last(("tool", "function", "observation")),
-    "last-message": _last(("user", "human", "tool", "function", "observation")),
+    "last-user-message": _last(_USER),
+    "last-tool-result": _last(_TOOL),
+    "last-message": _last(_USER + _TOOL),
 }
 """`--anchor` names that look into a list of chat messages; history is left out."""
 
 
 def tool_call(value: Any) -> Any:
-    """The last tool call as [name, arguments]; text that holds none is returned as it is.
+    """The last tool call as [name, arguments]; of a message without one its text, and anything else
+    as it is.
 
-    Understands OpenAI-style calls and messages, {"name", "arguments"} objects and `name({...})`.
-    Arguments given as JSON text are decoded, so that their order does not matter.
+    Understands OpenAI-style calls and messages, `tool_use` parts, {"name", "arguments"} objects,
+    `<tool_call>` tags and `name({...})`. Arguments given as JSON text are decoded, so that their
+    order does not matter.
     """
-    if isinstance(value, list) and value:
-        return tool_call(value[-1])
+    with suppress(RecursionError):
+        call = _call(value)
+        if call is not None:
+            return call
+    decoded = content(value, parse=True)
+    return _message_text(decoded) if isinstance(decoded, dict) and "content" in decoded else value
+
+
+def _call(value: Any) -> list[Any] | None:
+    if isinstance(value, list):
+        return next(filter(None, map(_call, reversed(value))), None)
     if isinstance(value, dict):
-        if value.get("tool_calls"):
-            return tool_call(value["tool_calls"][-1])
-        call = value.get("function", value)
-        name = call.get("name") if isinstance(call, dict) else None
-        if name is None:
-            return _message_text(value) if "content" in value else value
-        return [name, content(call.get("arguments"), parse=True)]
-    if isinstance(value, str):
-        decoded = content(value, parse=True)
-        if isinstance(decoded, list | dict):
-            return tool_call(decoded)
-        match = _CALL.match(value)
-        if match:
-            arguments = content(match[2], parse=True) if match[2].strip() else {}
-            if not isinstance(arguments, str):
-                return [match[1], arguments]
-    return value
+        inside = value.get("tool_calls") or value.get("function") or value.get("content")
+        if isinstance(inside, list | dict):
+            return _call(inside)
+        name = value.get("name")
+        given = [value[key] for key in _ARGUMENTS if value.get(key) is not None]
+        if isinstance(name, str) and (given or inside is None):
+            return [name, content(given[0], parse=True) if given else {}]
+        return None
+    if not isinstance(value, str):
+        return None
+    tagged = _TAGGED.findall(value)
+    text = tagged[-1] if tagged else value
+    decoded = content(text, parse=True)
+    if isinstance(decoded, list | dict):
+        return _call(decoded)
+    match = _CALL.match(text)
+    if match is None:
+        return None
+    arguments = content(match[2], parse=True) if match[2].strip() else {}
+    return None if isinstance(arguments, str) else [match[1], arguments]
 
 
 def in_any_order(value: Any) -> Any:
@@ -144,7 +148,7 @@ def map_strings(value: Any, change: Callable[[str], str]) -> Any:
     """A JSON value with every string inside changed; keys stay."""
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, list):
+    if isinstance(value, list) and not {int, float}.issuperset(map(type, value)):
         return [map_strings(item, change) for item in value]
     if isinstance(value, dict):
         return {k: map_strings(v, change) for k, v in value.items()}

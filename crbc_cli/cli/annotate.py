@@ -40,6 +40,15 @@ def register(app: typer.Typer) -> None:
                 help="Output format.",
             ),
         ] = None,
+        method: Annotated[
+            str,
+            typer.Option(
+                envvar="CRBC_METHOD",
+                show_envvar=False,
+                metavar="[LABEL=]NAME[:KEY=VALUE…][,…]",
+                help="Estimators; see crbc methods.",
+            ),
+        ] = "crbc",
         columns: Annotated[
             str,
             typer.Option(
@@ -107,6 +116,7 @@ def register(app: typer.Typer) -> None:
             output,
             to=to,
             columns=columns,
+            method=method,
             prefix=prefix,
             anchor_id=anchor_id,
             force=force,

@@ -35,8 +35,8 @@ def console(to_stderr: bool = False) -> "Console":
     width = None if stream.isatty() or os.environ.get("COLUMNS") else 100
     return Console(
         file=stream,
-        force_terminal=color if color else None,
-        no_color=color is False or None,
+        force_terminal=color,
+        no_color=color is False,
         width=width,
         highlight=False,
         markup=False,

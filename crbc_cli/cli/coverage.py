@@ -63,7 +63,7 @@ def register(app: typer.Typer) -> None:
             notes=notes,
         )
         if json:
-            print_json(report.to_dict())
+            print_json(report.to_dict() | {"options": run.settings.echo()})
         elif csv:
             print_csv(report.rows())
         else:

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,6 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="crbc",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Per-step credit from groups of LLM-agent rollouts, by Cross-Rollout Bellman Closure.",
@@ -64,10 +64,20 @@ def _program(
 
 
 def _register() -> None:
-    from crbc_cli.cli import annotate, check, coverage, explain, gate, profile, schema
+    from crbc_cli.cli import annotate, check, coverage, explain, gate, methods, profile, schema
     from crbc_cli.cli import filter as filter_command
 
-    for module in (annotate, check, coverage, explain, filter_command, gate, profile, schema):
+    for module in (
+        annotate,
+        check,
+        coverage,
+        explain,
+        filter_command,
+        gate,
+        methods,
+        profile,
+        schema,
+    ):
         module.register(app)
 
 
@@ -85,6 +95,10 @@ def main() -> None:
 
 def _run() -> int:
     try:
+        if not (sys.argv[1:] or "_CRBC_COMPLETE" in os.environ):
+            with redirect_stdout(sys.stderr):
+                app(["--help"], prog_name="crbc", standalone_mode=False)
+            return 2
         code = app(prog_name="crbc", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -123,10 +137,7 @@ def _pipe_closed() -> int:
 
 
 def _usage(error: Any) -> int:
-    """A command line that typer refused: one line, or the help where no command was given."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        return 2
+    """A command line that typer refused."""
     context = getattr(error, "ctx", None)
     path = "crbc" if context is None else context.command_path
     return _fail(f"{error.format_message().strip().rstrip('.')}; see {path} --help")

@@ -17,6 +17,7 @@ import typer
 from crbc_cli.errors import OptionError
 from crbc_cli.options import (
     AnchorOptions,
+    ConventionOptions,
     CreditOptions,
     GroupAdvantageOptions,
     LogOptions,
@@ -28,6 +29,7 @@ from crbc_cli.options import (
 __all__ = ["Run", "log_command", "parse_depths"]
 
 _PANELS: dict[str, tuple[str, type]] = {
+    "conventions": ("Conventions", ConventionOptions),
     "log": ("Groups and rows", LogOptions),
     "anchor": ("Anchors and actions", AnchorOptions),
     "outcome": ("Outcomes and endings", OutcomeOptions),
@@ -73,7 +75,7 @@ def log_command(
     def register(body: Callable[..., None]) -> Callable[..., None]:
         shared = [p for p in _setting_parameters() if p.name not in leave_out]
         own = [
-            p.replace(kind=p.KEYWORD_ONLY)
+            _with_variable(p.replace(kind=p.KEYWORD_ONLY))
             for p in list(inspect.signature(body, eval_str=True).parameters.values())[1:]
         ]
         common = _common_parameters()
@@ -94,6 +96,18 @@ def log_command(
         return body
 
     return register
+
+
+def _with_variable(parameter: inspect.Parameter) -> inspect.Parameter:
+    """A command's own option gets its environment variable, named after its flag."""
+    option = parameter.annotation.__metadata__[0]
+    if option.envvar is None:
+        # Inside Annotated the first flag stands where typer has an option's default.
+        flags = [f for f in (option.default, *(option.param_decls or ())) if isinstance(f, str)]
+        flag = max(flags or [parameter.name], key=len)
+        option.envvar = f"CRBC_{flag.strip('-').replace('-', '_').upper()}"
+        option.show_envvar = False
+    return parameter
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
             run.logs, timings=timings, settings=run.settings, clock=clock, notes=notes
         )
         if json:
-            print_json(report.to_dict())
+            print_json(report.to_dict() | {"options": run.settings.echo()})
         else:
             from crbc_cli.report.text import stage_table, update_table
 

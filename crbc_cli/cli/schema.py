@@ -4,6 +4,9 @@ from typing import Annotated
 
 import typer
 
+SCHEMAS = ("step", "credit", "report")
+"""Published under `schemas/` as `NAME.schema.json`."""
+
 
 def register(app: typer.Typer) -> None:
     """Adds the commands to the program."""
@@ -17,13 +20,14 @@ def register(app: typer.Typer) -> None:
         """Print the JSON Schema of the step table, the credit table or the reports."""
         from crbc_cli.cli.console import print_json
         from crbc_cli.errors import OptionError
-        from crbc_cli.tables import SCHEMAS, json_schema
+        from crbc_cli.report.schema import report_schema
+        from crbc_cli.tables import json_schema
 
         if table not in SCHEMAS:
             raise OptionError(
                 f"schema {table!r} is not known", todo=f"use one of {', '.join(SCHEMAS)}"
             )
-        print_json(json_schema(table))
+        print_json(report_schema() if table == "report" else json_schema(table))
 
     @app.command(epilog="Example: crbc config annotate --show-origin")
     def config(

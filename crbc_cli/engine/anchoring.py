@@ -43,7 +43,7 @@ def anchor_rows(frame: pl.DataFrame, rollouts: Rollouts, rules: RuleFile) -> Anc
     Where the log tells the observation after a rollout's last row, that observation is anchored
     as one more row of the rollout.
     """
-    names = [c for c in frame.columns if _is_key_column(c)]
+    names = [c for c in frame.columns if _is_key_column(c) and not _never_given(frame, c)]
     columns: Columns = {name: _words(frame[name]) for name in names}
     ordered = {name: (v[rollouts.row], g[rollouts.row]) for name, (v, g) in columns.items()}
     n, r = len(rollouts.row), len(rollouts.group)
@@ -66,7 +66,9 @@ def anchor_rows(frame: pl.DataFrame, rollouts: Rollouts, rules: RuleFile) -> Anc
         carried = carry(rules, whole, wider)
         next_key, has_next = carried.key[beyond], carried.known[beyond]
     known = carried.known[rows]
-    ids = _anchor_ids(frame, rollouts, carried, rows) if "reply_digest" in frame.columns else None
+    ids = None
+    if "reply_digest" in frame.columns:
+        ids = _anchor_ids(frame, rollouts, carried, rows, "reply" in rules.key)
     return Anchoring(carried.key[rows], known, thought, next_key, has_next, ids)
 
 
@@ -98,6 +100,13 @@ def _is_key_column(name: str) -> bool:
     )
 
 
+def _never_given(frame: pl.DataFrame, name: str) -> bool:
+    """Whether an update applies nowhere, so that leaving its column out changes nothing."""
+    bare = name.removeprefix("next ")
+    twins = [c for c in (bare, f"next {bare}") if c in frame.columns]
+    return bare != "reply_key" and all(frame[c].null_count() == frame.height for c in twins)
+
+
 def _words(series: pl.Series) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
     given = series.is_not_null().to_numpy()
     return series.cast(pl.UInt64).fill_null(0).to_numpy(), given
@@ -122,9 +131,13 @@ def _with_virtual_rows(
 
 
 def _anchor_ids(
-    frame: pl.DataFrame, rollouts: Rollouts, carried: Carried, rows: NDArray[np.int64]
+    frame: pl.DataFrame,
+    rollouts: Rollouts,
+    carried: Carried,
+    rows: NDArray[np.int64],
+    with_reply: bool,
 ) -> pl.Series:
-    """Digest of the reply alone, or of reply and carried parts where rules carry something."""
+    """Digest of the reply alone, or of what else makes up the anchor, with the reply or without."""
     at = np.full(len(carried.key), -1, np.int64)
     at[rows] = np.arange(len(rows))
     source = carried.reply[rows]
@@ -133,11 +146,12 @@ def _anchor_ids(
     reply = digests[np.maximum(place, 0)].set(pl.Series(place < 0), None)
     if not carried.parts:
         return reply
-    table = pl.DataFrame(
-        {"reply": reply, **{str(i): part[rows] for i, part in enumerate(carried.parts)}}
-    )
+    table = pl.DataFrame([pl.Series(str(i), part[rows]) for i, part in enumerate(carried.parts)])
+    if with_reply:
+        table = table.insert_column(0, reply.alias("reply"))
     distinct = table.unique(maintain_order=True)
-    ids = [xxhash.xxh3_128_hexdigest("|".join(map(str, row)).encode()) for row in distinct.iter_rows()]
+    contents = ["|".join(map(str, row)) for row in distinct.iter_rows()]
+    ids = [xxhash.xxh3_128_hexdigest(content.encode()) for content in contents]
     named = distinct.with_columns(pl.Series("id", ids))
     found = table.join(
         named, on=table.columns, how="left", nulls_equal=True, maintain_order="left"

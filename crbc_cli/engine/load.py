@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from crbc_cli.anchors.choose import SAMPLE_ROWS, choose_rules
-from crbc_cli.anchors.keys import Keys, keyed
+from crbc_cli.anchors.keys import Keys, keyed, text_of
 from crbc_cli.anchors.rulefile import RuleFile
 from crbc_cli.anchors.values import VIEWS
 from crbc_cli.engine.clock import Clock
@@ -60,8 +60,13 @@ class Loaded:
         return self.sources[source].where(self.frame["source_row"][row])
 
 
-def needed_fields(settings: Settings, rules: RuleFile) -> list[Field]:
+def needed_fields(settings: Settings, rules: RuleFile, *, following: bool = False) -> list[Field]:
     """What must be read, and under which name, for these settings.
+
+    Args:
+      settings: all options.
+      rules: what makes up an anchor.
+      following: also the observation after each row.
 
     Raises:
       OptionError: --map names something that is not a column of the step table.
@@ -80,7 +85,7 @@ def needed_fields(settings: Settings, rules: RuleFile) -> list[Field]:
     for i, name in enumerate(settings.anchor.anchor):
         name = "messages" if name in VIEWS else name
         fields.append(Field(f"anchor:{i}", column(name), "value", True))
-        if settings.outcome.truncated == "bootstrap":
+        if following:
             fields.append(Field(f"next:{i}", column(f"next_{name}"), "value"))
     fields.append(Field("action", column(settings.anchor.action), "value", True))
     fields += [
@@ -153,6 +158,7 @@ def load(
     notes: Notes,
     *,
     rules: RuleFile | None = None,
+    following: bool = False,
     anchor_id: bool = False,
     lengths: bool = False,
     extra: Sequence[Field] = (),
@@ -165,6 +171,7 @@ def load(
       clock: the stage "read" is added to.
       notes: told about torn and skipped lines.
       rules: what makes up an anchor; by default what the settings name.
+      following: also read the observation after each row; `--truncated bootstrap` always does.
       anchor_id: also compute content digests.
       lengths: also give each anchor's length in bytes.
       extra: columns for `Loaded.extra`, where the inputs have them.
@@ -172,14 +179,15 @@ def load(
       InputError and its kin: see `crbc_cli.logs`.
     """
     rules = rules or rules_for(sources, settings, notes)
+    following = following or settings.outcome.truncated == "bootstrap"
     keys = Keys.build(
         settings.anchor,
         rules,
-        bootstrap=settings.outcome.truncated == "bootstrap",
+        following=following,
         anchor_id=anchor_id,
         lengths=lengths,
     )
-    fields = [*needed_fields(settings, rules), *extra]
+    fields = [*needed_fields(settings, rules, following=following), *extra]
     frames = []
     with clock("read"):
         for index, source in enumerate(sources):
@@ -200,14 +208,15 @@ def rules_for(sources: Sequence[Source], settings: Settings, notes: Notes) -> Ru
     sample = []
     if settings.anchor.preset == "auto":
         renamed = settings.log.column_map
-        names = {"observation": settings.anchor.anchor[0], "action": settings.anchor.action}
+        first = "messages" if settings.anchor.anchor[0] in VIEWS else settings.anchor.anchor[0]
+        names = {"observation": first, "action": settings.anchor.action}
         fields = [Field(k, renamed.get(v, v), "value", True) for k, v in names.items()]
         for source in sources:
             batch = next(read(source, fields, skip_bad_lines=True, report=LineReport()), None)
             if batch is not None and set(batch.kinds) == set(names):
+                texts = {name: text_of(name, kind) for name, kind in batch.kinds.items()}
                 with polars_errors(source.name):
-                    head = batch.frame.head(SAMPLE_ROWS).collect()
-                sample.append(head.select(pl.col(n).cast(pl.String, strict=False) for n in names))
+                    sample.append(batch.frame.head(SAMPLE_ROWS).select(**texts).collect())
     return choose_rules(settings.anchor, sample, notes)
 
 

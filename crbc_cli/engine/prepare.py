@@ -56,7 +56,8 @@ class Prepared:
       thought: bool (n,), rows that are no environment steps, in canonical order.
       invalid: bool (n,), in canonical order.
       reward: float64 (n,), intermediate rewards in canonical order, or None if they do not enter.
-      next_key: uint64 (r,), anchor after the last row of rollouts that `continues`.
+      next_key: uint64 (r,), anchor after each rollout's last row, where `has_next`.
+      has_next: bool (r,), that anchor was read and is known.
       continues: bool (r,), cut rollouts whose last transition leads on (bootstrap).
       settings: all options.
       notes: remarks so far.
@@ -73,6 +74,7 @@ class Prepared:
     invalid: NDArray[np.bool_]
     reward: NDArray[np.float64] | None
     next_key: NDArray[np.uint64]
+    has_next: NDArray[np.bool_]
     continues: NDArray[np.bool_]
     settings: Settings
     notes: Notes
@@ -126,6 +128,7 @@ class Prepared:
             invalid=self.invalid[row],
             reward=None if self.reward is None else self.reward[row],
             next_key=self.next_key[rollout],
+            has_next=self.has_next[rollout],
             continues=self.continues[rollout],
             notes=notes,
         )
@@ -189,6 +192,7 @@ def prepare(loaded: Loaded, settings: Settings, clock: Clock) -> Prepared:
             if settings.credit.intermediate_rewards
             else None,
             next_key=anchors.next_key,
+            has_next=anchors.has_next,
             continues=continues,
             settings=settings,
             notes=notes,

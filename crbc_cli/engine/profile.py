@@ -15,10 +15,9 @@ import polars as pl
 
 from crbc_cli.engine.annotate import credit_table
 from crbc_cli.engine.clock import STAGES, Clock, peak_memory
-from crbc_cli.engine.load import load
 from crbc_cli.engine.output import OutputPlan, write_output
-from crbc_cli.engine.prepare import prepare
 from crbc_cli.engine.provenance import provenance
+from crbc_cli.engine.reader import Reader
 from crbc_cli.errors import ColumnError
 from crbc_cli.logs.columns import Field, conform
 from crbc_cli.logs.formats.jsonl import LineReport
@@ -131,10 +130,10 @@ def profile_logs(
             "holds no timing_s/… column", timings.name, f"known: {', '.join(PHASES.values())}"
         )
     groups = 0
-    parts = [[s] for s in sources] if settings.log.per_file else [list(sources)]
+    reader = Reader.open(sources, settings, clock, notes)
     with tempfile.TemporaryDirectory(prefix="crbc-") as folder:
-        for number, part in enumerate(parts):
-            log = prepare(load(part, settings, clock, notes), settings, clock)
+        for number, part in enumerate(reader.parts):
+            log = reader.read(part)
             groups += log.rollouts.groups
             table = credit_table(log, clock)
             with clock("write"):

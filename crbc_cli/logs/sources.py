@@ -52,7 +52,7 @@ _FOREIGN = {
 def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Sort key under which digit runs compare by value: `9.jsonl` before `10.jsonl`."""
     parts = re.split(r"(\d+)", text)
-    return [(1, int(p), p) if p.isdecimal() else (0, 0, p) for p in parts if p]
+    return [(0, int(p), p) if p.isdecimal() else (1, 0, p) for p in parts if p]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,10 +129,13 @@ def _refuse_repeats(names: Sequence[str]) -> None:
     seen: dict[tuple[int, int] | str, str] = {}
     for name in names:
         status = None if name == "-" else os.stat(name)
-        other = seen.setdefault((status.st_dev, status.st_ino) if status else name, name)
-        if other is not name:
-            again = "" if other == name else f", also as {name}"
-            raise OptionError(f"{other} is given more than once{again}", todo="name each log once")
+        file = name if status is None else (status.st_dev, status.st_ino)
+        if file in seen:
+            again = "" if seen[file] == name else f", also as {name}"
+            raise OptionError(
+                f"{seen[file]} is given more than once{again}", todo="name each log once"
+            )
+        seen[file] = name
 
 
 def _expand(inputs: Iterable[str], lists: tuple[str, ...] = ()) -> Iterable[str]:

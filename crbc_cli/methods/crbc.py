@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.methods.method import Evidence, Method, StepCredit
+from crbc_cli.methods.evidence import Evidence
+from crbc_cli.methods.method import Method, StepCredit
 from crbc_cli.options import CreditOptions
 from crbc_cli.process.closure import Values, solve_values
 from crbc_cli.process.empirical import EmpiricalProcess

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.methods.method import Evidence, Method, MethodOptions, StepCredit, same_mode, setting
+from crbc_cli.methods.evidence import Evidence
+from crbc_cli.methods.method import Method, MethodOptions, StepCredit, same_mode, setting
 from crbc_cli.methods.normalise import NORMS, distinct_transitions, standardised
 
 __all__ = ["G2PO", "G2poOptions", "g2po"]

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.methods.method import Evidence, Method, MethodOptions, StepCredit, setting
+from crbc_cli.methods.evidence import Evidence
+from crbc_cli.methods.method import Method, MethodOptions, StepCredit, setting
 from crbc_cli.methods.normalise import distinct_transitions, standardised
 from crbc_cli.process.closure import Values, exact_values, sweep
 from crbc_cli.process.empirical import EmpiricalProcess, Rewards

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crbc_cli.errors import OptionError
-from crbc_cli.methods.method import Evidence, Method, MethodOptions, StepCredit, same_mode, setting
+from crbc_cli.methods.evidence import Evidence
+from crbc_cli.methods.method import Method, MethodOptions, StepCredit, same_mode, setting
 from crbc_cli.methods.normalise import NORMS, standardised
 from crbc_cli.methods.similarity import RULES, merged_anchors
 

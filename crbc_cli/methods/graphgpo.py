@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.methods.method import Evidence, Method, MethodOptions, StepCredit, same_mode, setting
+from crbc_cli.methods.evidence import Evidence
+from crbc_cli.methods.method import Method, MethodOptions, StepCredit, same_mode, setting
 from crbc_cli.methods.normalise import NORMS, distinct_transitions, standardised
 from crbc_cli.process.distance import success_distance
 from crbc_cli.process.empirical import FAILURE, SUCCESS

@@ -11,14 +11,18 @@ from collections.abc import Callable
 from dataclasses import Field, dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from crbc_cli.errors import OptionError
 from crbc_cli.methods.crbc import CRBC
+from crbc_cli.methods.evidence import Evidence
 from crbc_cli.methods.g2po import G2PO
 from crbc_cli.methods.gated_bepo import GATED_BEPO
 from crbc_cli.methods.gigpo import GIGPO
 from crbc_cli.methods.graphgpo import GRAPHGPO
 from crbc_cli.methods.hgpo import HGPO
-from crbc_cli.methods.method import Evidence, Method, StepCredit
+from crbc_cli.methods.method import Method, StepCredit
 from crbc_cli.methods.rewardflow import REWARDFLOW
 from crbc_cli.methods.rtmc import RTMC
 from crbc_cli.options import CreditOptions, GroupAdvantageOptions, parse_depth
@@ -88,7 +92,7 @@ class Chosen:
     method: Method
     options: Any
 
-    def compute(self, evidence: Evidence, group_advantage: Any) -> StepCredit:
+    def compute(self, evidence: Evidence, group_advantage: NDArray[np.float64]) -> StepCredit:
         """See `Method.compute`."""
         return self.method.compute(evidence, self.options, group_advantage)
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.methods.method import Evidence, Method, MethodOptions, StepCredit, setting
+from crbc_cli.methods.evidence import Evidence
+from crbc_cli.methods.method import Method, MethodOptions, StepCredit, setting
 from crbc_cli.process.empirical import EmpiricalProcess
 
 __all__ = ["RTMC", "RtmcOptions", "rtmc"]

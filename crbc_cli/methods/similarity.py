@@ -14,6 +14,7 @@ Equal texts always meet in one cluster, so each anchor is compared once, at its 
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ def merged_anchors(texts: Sequence[str], group: Ints, rule: str, threshold: floa
     clusters = first_fit if rule == "first-fit" else order_free
     starts = np.flatnonzero(np.diff(group, prepend=-1)).tolist()
     merged = np.empty(len(group), np.int64)
-    for start, stop in zip(starts, [*starts[1:], len(group)], strict=True):
+    for start, stop in pairwise([*starts, len(group)]):
         merged[start:stop] = start + clusters(texts[start:stop], threshold)
     return merged
 

@@ -13,7 +13,7 @@ from crbc_cli.options import GroupAdvantageOptions, OutcomeOptions
 from crbc_cli.rollouts.identity import Place, Rollouts
 from crbc_cli.tables import GROUP_STATUSES
 
-__all__ = ["Outcomes", "read_outcomes"]
+__all__ = ["Outcomes", "group_status", "read_outcomes"]
 
 _STATUS_CODE = {name: code for code, name in enumerate(GROUP_STATUSES)}
 
@@ -81,7 +81,7 @@ def read_outcomes(
         reward = success.astype(np.float64) * advantage.success_reward
     reward = np.where(counts, reward, 0.0)
     worths = [reward] if options.boundary == "outcome" else [reward, boundary]
-    status = _group_status(rollouts, counts, success, worths, options.expected_group_size)
+    status = group_status(rollouts, counts, success, worths, options.expected_group_size)
     return Outcomes(success, scored, cut, takes_part, counts, boundary, reward, status)
 
 
@@ -196,7 +196,7 @@ def _reward(
     return column.fill_null(0.0).to_numpy(), column.is_not_null().to_numpy()
 
 
-def _group_status(
+def group_status(
     rollouts: Rollouts,
     counts: NDArray[np.bool_],
     success: NDArray[np.bool_],

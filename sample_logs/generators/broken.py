@@ -1,4 +1,4 @@
-"""Small logs with one defect each, and the table that says what a reader should make of them.
+"""Small logs with one defect each, and the table that says what the commands make of them.
 
 Every file is the golden group (module `golden`) with one thing wrong. Needs pyarrow==26.0.1, numpy
 and scipy. Write the folder, from the root of the repository:
@@ -33,13 +33,15 @@ class BrokenFile:
     Attributes:
       name: file name.
       defect: what is wrong.
-      expectation: what a reader should do with it.
+      reader: what annotate and coverage do with it.
+      check: exit code and findings of check, or "refuse" where it cannot run.
       content: the bytes.
     """
 
     name: str
     defect: str
-    expectation: str
+    reader: str
+    check: str
     content: bytes
 
 
@@ -92,79 +94,92 @@ def broken_text(golden: bytes) -> list[BrokenFile]:
         BrokenFile(
             "torn-last-line.jsonl",
             "line 9 ends in the middle of a value",
-            "warn, naming line 9; 8 rows, rollout t3 is left without its end (`done` false)",
+            "warn at line 9; 8 rows, rollout t3 is left without its end (`done` false)",
+            "1: `torn_line`, `unterminated`",
             golden[:-60],
         ),
         BrokenFile(
             "bad-inner-line.jsonl",
             "line 4 is not JSON",
-            "refuse, naming line 4; with bad lines skipped 8 rows, one skipped line is reported",
+            "refuse at line 4; with --skip-bad-lines 8 rows, and one skipped line is reported",
+            "refuse",
             with_line(4, b'{"group_id": "golden", "rollout_id": "t1", "step": 1,\n'),
         ),
         BrokenFile(
             "line-not-an-object.jsonl",
             "line 4 is a JSON array",
-            "refuse, naming line 4",
+            "refuse at line 4",
+            "refuse",
             with_line(4, b'["golden", "t1", 1, "M", "q"]\n'),
         ),
         BrokenFile(
             "json-array.jsonl",
             "the whole file is one JSON array",
-            "refuse, naming line 1",
+            "refuse at line 1",
+            "refuse",
             b"[" + b", ".join(line.rstrip() for line in lines) + b"]\n",
         ),
         BrokenFile(
             "two-objects-on-a-line.jsonl",
             "line 1 holds two objects",
-            "refuse, naming line 1; never drop the second object silently",
+            "refuse at line 1; the second object is never dropped silently",
+            "refuse",
             lines[0].rstrip() + golden[len(lines[0]) :],
         ),
         BrokenFile(
             "repeated-json-key.jsonl",
             "line 4 names `action` twice, `x` then `q`",
-            "accept with the last value, as JSON readers do, or refuse, naming line 4",
+            "accept with the last value, as JSON readers do; the golden numbers",
+            "0",
             with_line(4, lines[3].replace(b'"action"', b'"action": "x", "action"')),
         ),
         BrokenFile(
             "deep-nesting.jsonl",
             f"line 4 has {NESTING_LEVELS} nested arrays in the unneeded column `info`",
-            "accept, or refuse, naming line 4; no recursion error",
+            "refuse at line 4 (accept, where Python recurses that deep); no recursion error",
+            "refuse",
             with_line(4, lines[3].rstrip()[:-1] + b', "info": ' + deep + b"}\n"),
         ),
         BrokenFile(
             "invalid-utf8.jsonl",
             "the observation on line 4 holds the bytes FF FE",
-            "refuse, naming line 4",
+            "refuse at line 4",
+            "refuse",
             with_line(4, lines[3].replace(b'"M"', b'"M\xff\xfe"')),
         ),
         BrokenFile(
             "lone-surrogate.jsonl",
             "the observation on line 4 holds the escape \\ud800 alone",
-            "accept, with the character replaced, or refuse, naming line 4; no encoding error",
+            "warn: the character is replaced by U+FFFD; 9 rows",
+            "0: `surrogates`, `aliased_anchors`",
             with_line(4, lines[3].replace(b'"M"', b'"M\\ud800"')),
         ),
         BrokenFile(
             "byte-order-mark.jsonl",
             "starts with a UTF-8 byte order mark",
-            "accept; 9 rows, the golden numbers",
+            "accept; the golden numbers",
+            "0",
             b"\xef\xbb\xbf" + golden,
         ),
         BrokenFile(
             "crlf.jsonl",
             "none: lines end in CR LF",
-            "accept; 9 rows, the golden numbers",
+            "accept; the golden numbers",
+            "0",
             golden.replace(b"\n", b"\r\n"),
         ),
         BrokenFile(
             "empty.jsonl",
             "0 bytes",
-            "refuse: no rows",
+            "warn: no rows, an empty table",
+            "refuse",
             b"",
         ),
         BrokenFile(
             "blank-lines.jsonl",
             "only blank lines",
-            "refuse: no rows",
+            "warn: no rows, an empty table",
+            "refuse",
             b"\n  \n\n",
         ),
     ]
@@ -180,7 +195,8 @@ def broken_values(last_row: Row) -> list[BrokenFile]:
         BrokenFile(
             "unscored.jsonl",
             "t1 ends with reward NaN, t3 with reward Infinity, both with `success` null",
-            "warn: t1 and t3 are unscored, their rows get null; output stays strict JSON",
+            "warn at line 4: t1 and t3 are unscored, their rows get null; output stays strict JSON",
+            "1: `unscored`, `constant_groups`",
             encoded(
                 [row | unscored.get((row["rollout_id"], row["step"]), {}) for row in golden_rows()]
             ),
@@ -188,25 +204,29 @@ def broken_values(last_row: Row) -> list[BrokenFile]:
         BrokenFile(
             "no-outcome-column.jsonl",
             "no column `success`",
-            "refuse, naming the column, unless told what a success is (`reward >= 1` is right)",
+            "refuse, naming the column `success`, unless told what a success is (`reward >= 1`)",
+            "refuse",
             encoded(without("success")),
         ),
         BrokenFile(
             "no-action-column.jsonl",
             "no column `action`",
-            "refuse, naming the column",
+            "refuse, naming the column `action`",
+            "refuse",
             encoded(without("action")),
         ),
         BrokenFile(
             "null-group-id.jsonl",
             "`group_id` is null on line 4",
-            "refuse, naming line 4 and the column",
+            "refuse at line 4, naming the column `group_id`",
+            "refuse",
             encoded(changed(visit("t1", 1), group_id=None)),
         ),
         BrokenFile(
             "mixed-group-ids.jsonl",
             'the group is the number 7 in t0 and t1, the text "7" in t2 and t3',
-            "refuse or warn, naming the column; never pool the two silently",
+            "refuse at line 5, naming the column `group_id`; the two are never pooled",
+            "refuse",
             encoded(
                 [
                     row | {"group_id": 7 if row["rollout_id"] in {"t0", "t1"} else "7"}
@@ -217,7 +237,8 @@ def broken_values(last_row: Row) -> list[BrokenFile]:
         BrokenFile(
             "huge-group-ids.jsonl",
             "groups 2^64 + 1 (t0, t1) and 2^64 + 2 (t2, t3), equal as floating-point numbers",
-            "accept as two groups, or refuse, naming the column; never one group",
+            "refuse at line 1, naming the column `group_id`; never one group",
+            "refuse",
             encoded(
                 [
                     row | {"group_id": 2**64 + (1 if row["rollout_id"] in {"t0", "t1"} else 2)}
@@ -228,13 +249,15 @@ def broken_values(last_row: Row) -> list[BrokenFile]:
         BrokenFile(
             "fractional-step.jsonl",
             "`step` is 1.5 on line 4",
-            "refuse, naming line 4 and the column; never round",
+            "refuse at line 4, naming the column `step`; never rounded",
+            "refuse",
             encoded(changed(visit("t1", 1), step=1.5)),
         ),
         BrokenFile(
             "negative-step.jsonl",
             "the steps of t3 are -1 and 0",
-            "refuse or warn, naming line 8",
+            "accept, ordered by value; the golden numbers",
+            "1: `negative_steps`",
             encoded(
                 [
                     row | {"step": int(str(row["step"])) - 1} if row["rollout_id"] == "t3" else row
@@ -245,31 +268,36 @@ def broken_values(last_row: Row) -> list[BrokenFile]:
         BrokenFile(
             "gap-in-steps.jsonl",
             "the steps of t3 are 0 and 2",
-            "warn: a step is missing; the order of the rows still gives the golden numbers",
+            "accept, ordered by value; the golden numbers",
+            "1: `step_gaps`",
             encoded(changed(visit("t3", 1), step=2)),
         ),
         BrokenFile(
             "conflicting-duplicate.jsonl",
             "line 10 repeats the ids of line 9 with another action",
-            "refuse, naming lines 9 and 10",
+            "refuse at lines 9 and 10",
+            "1: `conflicting_rows`",
             encoded([*golden_rows(), last_row | {"action": "e"}]),
         ),
         BrokenFile(
             "identical-duplicate.jsonl",
             "line 10 repeats line 9",
-            "accept or warn; the copy counts once, so the golden numbers",
+            "accept with a note; the copy counts once, so the golden numbers",
+            "0: `duplicate_rows`",
             encoded([*golden_rows(), last_row]),
         ),
         BrokenFile(
             "done-before-the-end.jsonl",
             "t2 says `done` at step 1 of 3",
-            "warn, naming the rollout: two rollouts under one id, or a wrong flag",
+            "accept; the golden numbers",
+            "1: `done_before_last`",
             encoded(changed(visit("t2", 1), done=True)),
         ),
         BrokenFile(
             "success-as-text.jsonl",
             '`success` is "yes" or "no"',
-            "refuse, naming the column and the value; never take text as true",
+            "refuse at line 1, naming the column `success` and the value; text is never true",
+            "refuse",
             encoded(
                 [row | {"success": "yes" if row["success"] else "no"} for row in golden_rows()]
             ),
@@ -289,36 +317,42 @@ def broken_containers(golden: bytes) -> list[BrokenFile]:
             "no-footer.parquet",
             "cut before the footer",
             "refuse, naming the file",
+            "refuse",
             table[: len(table) // 2],
         ),
         BrokenFile(
             "no-rows.parquet",
             "all columns, no rows",
-            "refuse: no rows",
+            "warn: no rows, an empty table",
+            "refuse",
             empty,
         ),
         BrokenFile(
             "text-step.parquet",
             "the column `step` holds text",
-            "refuse, naming the column and its type",
+            "refuse, naming the column `step` and its type",
+            "refuse",
             parquet_bytes(text_steps),
         ),
         BrokenFile(
             "cut.jsonl.gz",
             "40 golden groups, the gzip stream cut in the middle",
-            "refuse, naming the file; never take the readable half for the whole",
+            "refuse, naming the file; the readable half is never taken for the whole",
+            "refuse",
             compressed[: len(compressed) // 2],
         ),
         BrokenFile(
             "binary.jsonl",
             f"{RANDOM_BYTES} random bytes",
-            "refuse, naming the file",
+            "refuse at line 1",
+            "refuse",
             np.random.default_rng(0).bytes(RANDOM_BYTES),
         ),
         BrokenFile(
             "plain-text.parquet",
             "JSON lines under the name of a Parquet file",
-            "refuse, naming the file",
+            "accept: the content decides, not the suffix; the golden numbers",
+            "0",
             golden,
         ),
     ]
@@ -330,14 +364,15 @@ def table_text(files: list[BrokenFile]) -> str:
         "# Broken logs",
         "",
         "Each file is `../golden.jsonl` with one defect. `../generators/broken.py` makes them and",
-        "writes this table. *Refuse* means an error that names the place, no output and exit code",
-        "2; *warn* means that the rest is used and the defect is reported; *accept* means that no",
-        "complaint is due. A traceback is wrong everywhere.",
+        "writes this table; `tests/test_broken.py` holds the commands to it. *Refuse* means one",
+        "line that names the place, no output and exit code 2; *warn* means that the rest is used,",
+        "the defect is reported and the exit code is 0 (1 with `--strict`); *accept* means that no",
+        "complaint is due.",
         "",
-        "| file | defect | what a reader should do |",
-        "|---|---|---|",
+        "| file | defect | annotate and coverage | check: exit code and findings |",
+        "|---|---|---|---|",
     ]
-    lines += [f"| `{file.name}` | {file.defect} | {file.expectation} |" for file in files]
+    lines += [f"| `{f.name}` | {f.defect} | {f.reader} | {f.check} |" for f in files]
     return "\n".join(lines) + "\n"
 
 

@@ -90,7 +90,7 @@ def decode_lines(
                 bad = None
             numbers: range | list[int] = range(first, first + len(lines))
             rows = _strict_rows(lines, strict)
-            if len(rows) < len(lines):
+            if len(rows) != len(lines):
                 rows, numbers = [], []
                 for number, line in enumerate(lines, first):
                     if not line.strip():
@@ -135,7 +135,12 @@ def _refuse(name: str, bad: _BadLine, skip: bool, report: LineReport) -> None:
 
 
 def _strict_rows(lines: list[bytes], strict: "msgspec.json.Decoder[Any]") -> list[Any]:
-    """Rows of a block; fewer than lines if one is blank or not strict JSON."""
+    """Rows of a block, one per line; another number of them if a line is not strict JSON.
+
+    The parser splits at objects, not at lines: a blank line could make up for two objects on one.
+    """
+    if min(map(len, lines)) < len(b"{}\n"):
+        return []
     text = b"".join(lines)
     try:
         _ = text.isascii() or text.decode()  # the parser does not look into members it skips

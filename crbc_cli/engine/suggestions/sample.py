@@ -1,0 +1,224 @@
+"""Rows of a log with their text, on which rules can be tried."""
+
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from crbc_cli.anchors.carry import carry
+from crbc_cli.anchors.ids import dense_ids
+from crbc_cli.anchors.keys import Keys, keyed
+from crbc_cli.anchors.rulefile import Op, RuleFile
+from crbc_cli.engine.prepare import Prepared
+from crbc_cli.engine.texts import row_texts
+from crbc_cli.options import AnchorOptions
+from crbc_cli.process.agreement import Agreement, agreement, codes, distinct_per
+from crbc_cli.process.quality import Conflicts
+
+__all__ = ["SAMPLE_ROWS", "Keyed", "Sample", "Trial"]
+
+SAMPLE_ROWS = 20_000
+_KINDS = {"anchor:0": "text", "action": "text"}
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Rows of a sample under some rules.
+
+    Attributes:
+      anchor: int64 (n,), dense anchor of each row, -1 where there is none.
+      visit: bool (n,), rows that are environment steps with an anchor.
+      thought: bool (n,).
+      action: int64 (n,), dense.
+      key: uint64 (n,), the words that `anchor` was made of.
+      parts: uint64 (n,) each, key parts other than the reply.
+    """
+
+    anchor: Ints
+    visit: Bools
+    thought: Bools
+    action: Ints
+    key: Words
+    parts: list[Words]
+
+    def split(self, words: Words) -> "Keyed":
+        """The same rows with anchors told apart by one more word."""
+        anchor = np.where(self.anchor < 0, -1, codes(self.anchor, _dense(words)))
+        return replace(self, anchor=anchor)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a rule file makes of a sample.
+
+    Attributes:
+      rows: the anchors.
+      agreement: of the visits that are not a rollout's last, in row order.
+      at: int64 (v,), the rows of these visits.
+      visits, anchors: sizes.
+      shared: share of the visits on anchors of several rollouts.
+      conflicts: with the next anchor as successor.
+    """
+
+    rows: Keyed
+    agreement: Agreement
+    at: Ints
+    visits: int
+    anchors: int
+    shared: float
+    conflicts: Conflicts
+
+    @property
+    def hits(self) -> float:
+        """Expected number of visits that other rollouts foretell."""
+        return self.agreement.hits
+
+    @property
+    def misses(self) -> float:
+        """Expected number of visits that other rollouts foretell wrongly."""
+        return self.agreement.misses
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Whole groups of a log in canonical order.
+
+    Attributes:
+      group, rollout: int64 (n,), dense, non-decreasing.
+      observation, action: String (n,), as logged, after message views and action tags.
+      columns: other key columns, `column NAME`.
+      options: anchor options other than rules.
+      rows: rows of the whole log.
+      position: int64 (n,), row of the log's canonical order.
+    """
+
+    group: Ints
+    rollout: Ints
+    observation: pl.Series
+    action: pl.Series
+    columns: pl.DataFrame
+    options: AnchorOptions
+    rows: int
+    position: Ints
+    _bases: dict[tuple[Op, ...], Ints] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, log: Prepared, most: int = SAMPLE_ROWS) -> "Sample":
+        """Groups spread evenly over the log, as many as have about `most` rows together.
+
+        Raises:
+          InputError: an input cannot be read any more.
+        """
+        r = log.rollouts
+        group = r.row_group()
+        size = np.bincount(group, minlength=r.groups)
+        order = np.argsort(np.arange(r.groups) * 0.6180339887498949 % 1, kind="stable")
+        within = np.cumsum(size[order]) <= max(most, int(size[order[:1]].sum()))
+        taken = np.zeros(r.groups, bool)
+        taken[order[within]] = True
+        position = np.flatnonzero(taken[group])
+        row = r.row[position]
+        texts = row_texts(log, row.tolist())
+        found = [texts[i] for i in row.tolist()]
+        frame = log.loaded.frame
+        columns = [name for name in frame.columns if name.startswith("column ")]
+        anchor = log.settings.anchor
+        return cls(
+            codes(group[position]),
+            codes(r.rollout[position]),
+            pl.Series("anchor:0", [text for text, _ in found], dtype=pl.String),
+            pl.Series("action", [text for _, text in found], dtype=pl.String),
+            pl.DataFrame([frame[name].gather(row) for name in columns]),
+            replace(anchor, anchor=anchor.anchor[:1], action_tag="", drop=(), rules="", preset=""),
+            len(r.row),
+            position,
+        )
+
+    @property
+    def first(self) -> Bools:
+        """First row of each rollout, bool (n,)."""
+        return np.diff(self.rollout, prepend=-1) != 0
+
+    @property
+    def last(self) -> Bools:
+        """Last row of each rollout, bool (n,)."""
+        return np.diff(self.rollout, append=-1) != 0
+
+    def trial(self, rules: RuleFile) -> Trial:
+        """Tries rules."""
+        return self.judge(self.rows_under(rules), self.base(rules))
+
+    def judge(self, rows: Keyed, base: Ints) -> Trial:
+        """How well anchors foretell what follows.
+
+        Args:
+          rows: anchors.
+          base: int64 (n,), what is to be foretold: the code of each row's own reply. It is the same
+            whatever rules carry, so that slots, no-ops and thoughts are judged by the same outcomes.
+        """
+        at = np.flatnonzero(rows.visit & ~self.last)
+        visits = np.flatnonzero(rows.visit)
+        anchor = rows.anchor[visits]
+        size = np.bincount(codes(anchor))
+        several = distinct_per(codes(anchor), self.rollout[visits]) > 1
+        return Trial(
+            rows,
+            agreement(codes(rows.anchor[at], rows.action[at]), self.rollout[at], base[at + 1]),
+            at,
+            len(visits),
+            len(size),
+            float(size[several].sum() / max(len(visits), 1)),
+            _conflicts(rows, self.rollout, visits),
+        )
+
+    def base(self, rules: RuleFile) -> Ints:
+        """Code of each row's reply after text operations, int64 (n,); nothing is carried."""
+        if rules.reply not in self._bases:
+            bare = msgspec.structs.replace(
+                rules, key=("reply",), no_op=(), missing=(), thought=(), slot=()
+            )
+            rows = self.rows_under(bare)
+            self._bases[rules.reply] = _dense(rows.key)
+        return self._bases[rules.reply]
+
+    def rows_under(self, rules: RuleFile) -> Keyed:
+        """Anchors under rules."""
+        keys = Keys.build(self.options, rules, following=False)
+        table = pl.DataFrame([self.observation, self.action]).hstack(self.columns)
+        frame = keyed(table.lazy(), _KINDS, keys).collect()
+        columns = {
+            name: (
+                frame[name].cast(pl.UInt64).fill_null(0).to_numpy(),
+                frame[name].is_not_null().to_numpy(),
+            )
+            for name in frame.columns
+        }
+        done = carry(rules, self.rollout, columns)
+        anchor = np.where(done.known, dense_ids(self.group, done.key), -1)
+        thought = np.zeros(len(anchor), bool)
+        if "thought" in columns:
+            thought = columns["thought"][0].astype(bool)
+        action = _dense(columns["action_key"][0])
+        return Keyed(anchor, done.known & ~thought, thought, action, done.key, done.parts)
+
+
+def _dense(words: Words) -> Ints:
+    return dense_ids(np.zeros(len(words), np.int64), words)
+
+
+def _conflicts(rows: Keyed, rollout: Ints, visits: Ints) -> Conflicts:
+    """Conflicts of visits that are followed by another visit."""
+    goes_on = rollout[visits[:-1]] == rollout[visits[1:]]
+    before, after = visits[:-1][goes_on], rows.anchor[visits[1:][goes_on]]
+    pair = codes(rows.anchor[before], rows.action[before])
+    size = np.bincount(pair)
+    first = np.zeros(len(size), np.int64)
+    first[pair[::-1]] = after[::-1]
+    conflict = np.bincount(pair, after != first[pair], len(size)) > 0
+    return Conflicts(int(size[conflict].sum()), int(size[size > 1].sum()))

@@ -1,0 +1,195 @@
+"""The command line's manners: streams, colours, widths, help, exit codes, start-up."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+import typer
+from conftest import GOLDEN, ROOT, crbc, golden_rows, jsonl, program
+
+import crbc_cli
+from crbc_cli.cli.main import app
+
+SOKOBAN = ROOT / "sample_logs" / "sokoban.parquet"
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+REPORTS: list[list[object]] = [
+    ["coverage", SOKOBAN],
+    ["check", SOKOBAN],
+    ["explain", SOKOBAN, "--group", pl.read_parquet(SOKOBAN)["group_id"][0]],
+    ["explain", GOLDEN, "--step", "t0:0"],
+    ["profile", SOKOBAN],
+]
+ESCAPE = "\x1b["
+
+
+def test_version_and_module() -> None:
+    """`crbc` and `python -m crbc_cli` are one program."""
+    shown = program("--version")
+    assert (shown.code, shown.text, shown.stderr) == (0, f"crbc {crbc_cli.__version__}\n", "")
+    script = Path(sys.executable).with_name("crbc")
+    if script.exists():
+        installed = subprocess.run([script, "--version"], capture_output=True, check=True)
+        assert installed.stdout == shown.stdout
+
+
+def test_help_lists_every_command() -> None:
+    ended = crbc("--help")
+    assert ended.code == 0
+    for name in COMMANDS:
+        assert re.search(rf"^\W*{name}\s", ended.text, re.MULTILINE), name
+    bare = crbc()
+    assert bare.code == 2
+    assert bare.stdout == b""
+    assert "annotate" in bare.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_holds_an_example_that_parses(command: str) -> None:
+    """Every word after the example's `crbc` is one the program knows."""
+    ended = crbc(command, "-h")
+    assert ended.code == 0
+    assert all(len(line) <= 80 for line in ended.text.splitlines())
+    assert COMMANDS[command].help
+    examples = re.findall(r"crbc (\w+)([^;|<>]*)", COMMANDS[command].epilog.split("Example: ")[1])
+    assert examples
+    for name, words in examples:
+        assert name == command
+        options = {flag for option in COMMANDS[name].params for flag in option.opts}
+        assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", words)) <= options
+
+
+def test_every_option_is_explained() -> None:
+    for name, command in COMMANDS.items():
+        for option in command.params:
+            if option.param_type_name == "option":
+                assert option.help, (name, option.name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "No such command 'nonsense'; see crbc --help"),
+        (["annotate", "--nonsense"], "No such option: --nonsense"),
+        (["annotate", GOLDEN, "--depth"], "--depth"),
+        (["annotate", GOLDEN, "--depth", "-1"], "depth '-1' is not a whole number or inf"),
+        (["annotate", GOLDEN, "--discount", "1.5"], "--discount 1.5 is outside [0, 1]"),
+        (["annotate", GOLDEN, "--discount", "much"], "--discount"),
+        (["annotate", GOLDEN, "--gate", "all"], "use one of actions, successors, none"),
+        (["annotate", GOLDEN, "--ddof", "2"], "--ddof 2 is not 0 or 1"),
+        (["annotate", GOLDEN, "--chunk-rows", "0"], "--chunk-rows"),
+        (["coverage", GOLDEN, "--depth", "3..1"], "depth range '3..1' is empty"),
+        (["coverage", GOLDEN, "--eligible", "some"], "--eligible"),
+        (["coverage", GOLDEN, "--unit", "rows"], "--unit"),
+    ],
+)
+def test_usage_errors_are_one_line(arguments: list[object], said: str) -> None:
+    assert said in crbc(*arguments).refused()
+
+
+def test_traceback_only_with_debug() -> None:
+    plain = crbc("annotate", "gone.jsonl")
+    assert "gone.jsonl: no such file" in plain.refused()
+    for arguments, env in (
+        (("--debug", "annotate", "gone.jsonl"), {}),
+        (("annotate", "gone.jsonl", "--debug"), {}),
+        (("annotate", "gone.jsonl"), {"CRBC_DEBUG": "1"}),
+    ):
+        told = crbc(*arguments, env=env)
+        assert told.code == 2
+        assert told.stderr.startswith("Traceback")
+        assert told.stderr.endswith(plain.stderr)
+
+
+@pytest.mark.parametrize("arguments", REPORTS, ids=lambda words: " ".join(map(str, words[::2])))
+def test_reports_for_people(arguments: list[object]) -> None:
+    """On stdout alone, plain in a pipe, coloured when forced, no wider than COLUMNS."""
+    ended = crbc(*arguments)
+    assert ended.code in (0, 1)
+    assert ended.text
+    assert ESCAPE not in ended.text + ended.stderr
+    assert max(len(line) for line in ended.text.splitlines()) <= 80
+    forced = crbc(*arguments, env={"FORCE_COLOR": "1"})
+    assert ESCAPE in forced.text
+    neither = crbc(*arguments, env={"FORCE_COLOR": "1", "NO_COLOR": "1"})
+    assert ESCAPE not in neither.text
+    narrow = crbc(*arguments, env={"COLUMNS": "60"})
+    assert max(len(line) for line in narrow.text.splitlines()) <= 60
+    quiet = crbc(*arguments, "-q")
+    assert quiet.stderr == ""
+
+
+def test_data_on_stdout_everything_else_on_stderr(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(jsonl(golden_rows()) + b'{"torn')
+    piped = crbc("annotate", log, "-o", "-", "--to", "jsonl", "--profile")
+    assert len(piped.rows) == 9
+    assert piped.stderr.splitlines()[0] == "9 rows, 4 rollouts, 1 groups -> -"
+    assert f"warning: {log}:10: last line is torn and left out" in piped.stderr
+    for stage in ("import", "read", "arrange", "build", "solve", "coverage", "combine", "write"):
+        assert re.search(rf"^ {stage} +\d+\.\d+ +\d+\.\d %", piped.stderr, re.MULTILINE), stage
+    filed = crbc("annotate", log, "-o", tmp_path / "x.csv")
+    assert filed.stdout == b""
+    assert filed.stderr.splitlines()[0] == f"9 rows, 4 rollouts, 1 groups -> {tmp_path}/x.csv"
+    quiet = crbc("annotate", log, "-o", tmp_path / "y.csv", "--quiet")
+    assert (quiet.code, quiet.stdout, quiet.stderr) == (0, b"", "")
+    strict = crbc("coverage", log, "--json", "--strict")
+    assert (strict.code, strict.json["eligible_units"]) == (1, 9)
+
+
+def test_coverage_for_machines() -> None:
+    """CSV and JSON say the same; on the golden group, algorithms section 2.10: V at depth 0 sees
+    its own visits, and everything settles at depth 1 with 4 rollouts at S and N, 3 at M."""
+    report = crbc("coverage", GOLDEN, "--json", "--depth", "0..inf").json
+    assert (report["eligible_units"], report["settled_at_depth"]) == (9, 1)
+    distributions = {
+        entry["depth"]: {d["rollouts"]: d["count"] for d in entry["distribution"] if d["count"]}
+        for entry in report["depths"]
+    }
+    # S is visited by four rollouts, M by three, N by two: 4, 3 and 2 visits.
+    assert distributions[0] == {4: 4, 3: 3, 2: 2}
+    assert distributions["inf"] == {4: 6, 3: 3}
+    lines = crbc("coverage", GOLDEN, "--csv").text.splitlines()
+    assert lines[0] == "depth,rollouts,count,share"
+    rows = [line.split(",") for line in lines[1:]]
+    assert {(d, int(r)): int(n) for d, r, n, _ in rows if n != "0"} == {
+        (str(depth), rollouts): count
+        for depth, counts in distributions.items()
+        for rollouts, count in counts.items()
+    }
+
+
+def test_start_up_imports_nothing_heavy() -> None:
+    """Help, version and completion answer without polars, numpy and the rest."""
+    heavy = ("polars", "numpy", "scipy", "pyarrow", "pandas", "torch", "crbc_cli.api")
+    code = (
+        "import sys\n"
+        "from crbc_cli.cli.main import app\n"
+        "for words in (['--help'], ['annotate', '--help'], ['--version'], ['config']):\n"
+        "    app(words, prog_name='crbc', standalone_mode=False)\n"
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stderr.strip() == "[]"
+    imported = "import sys, crbc_cli; print('polars' in sys.modules, sorted(crbc_cli.__all__))"
+    shown = subprocess.run([sys.executable, "-c", imported], capture_output=True, check=True)
+    assert shown.stdout.decode().strip() == f"False {sorted(crbc_cli.__all__)}"
+
+
+def test_completion_knows_commands_and_options() -> None:
+    completed = subprocess.run(
+        [sys.executable, "-m", "crbc_cli"],
+        env={
+            "_CRBC_COMPLETE": "complete_bash",
+            "COMP_WORDS": "crbc annotate --anchor",
+            "COMP_CWORD": "2",
+        },
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert "--anchor-id" in completed.stdout.split()
