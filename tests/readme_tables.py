@@ -8,6 +8,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+from crbc_cli.methods.registry import describe
 from crbc_cli.options import Settings
 from crbc_cli.tables import ANCHOR_ID, CREDIT_COLUMNS, GROUP_STATUSES, REASONS, STEP_COLUMNS
 
@@ -61,7 +62,19 @@ def options() -> str:
     return _table(("option", "default", "what it does"), rows)
 
 
+def methods() -> str:
+    rows = []
+    for method in describe():
+        defaults = ", ".join(
+            f"{o['name']} {o['default']}" for o in method["options"] if o["default"] is not None
+        )
+        kind, summary, source = method["kind"], method["summary"], method["source"]
+        rows.append((f"`{method['name']}`", kind, summary, source, defaults))
+    return _table(("method", "kind", "signal", "source", "options and defaults"), rows)
+
+
 PARTS = {
+    "methods": methods,
     "step-columns": step_columns,
     "credit-columns": credit_columns,
     "statuses": statuses,

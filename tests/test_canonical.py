@@ -248,10 +248,10 @@ def test_lone_surrogates_in_json_lines(tmp_path: Path) -> None:
     assert table["anchor_id"][0] == digest("\ufffd")
 
 
-def test_nan_inside_json_lines(tmp_path: Path) -> None:
-    values = [{"x": NAN}, {"x": NAN}, {"x": 1.0}, [NAN]]
+def test_nan_in_json_lines(tmp_path: Path) -> None:
+    values = [{"x": NAN}, NAN, {"x": NAN}, {"x": 1.0}, [NAN], None, NAN]
     table = annotated_rows(visits(values), tmp_path, ".jsonl")
-    assert table["anchor"] == [0, 0, 1, 2]
+    assert table["anchor"] == [0, 1, 0, 2, 3, None, 1]
 
 
 @pytest.mark.parametrize("colliding", [False, True])

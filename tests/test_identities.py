@@ -26,7 +26,7 @@ from crbc_cli.process.closure import exact_values, local_values, solve_values, s
 from crbc_cli.process.coverage import coverage_by_depth, reachable_rollouts
 from crbc_cli.process.empirical import EmpiricalProcess
 
-SEEDS = range(25)
+SEEDS = range(16)
 Floats = NDArray[np.float64]
 
 

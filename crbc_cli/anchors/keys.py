@@ -306,7 +306,9 @@ class _Part:
 
     def digest(self, values: pl.Series) -> pl.Series:
         """Canonical digest per row of this column."""
-        return _by_distinct(values, self._digest_one, pl.String)
+        distinct = _distinct(values)
+        digests = [None if v is None else digest(v) for v in self.contents(distinct.to_list())]
+        return _spread(values, distinct, pl.Series(digests, dtype=pl.String))
 
     def bytes(self) -> pl.Expr:
         """Length of the value after its view as text or JSON, UInt32; 0 where there is none."""
@@ -314,22 +316,29 @@ class _Part:
         text = pl.col(self.name) if as_logged else self.text()
         return text.str.len_bytes().fill_null(0)
 
-    def canonical(self, value: Any) -> Any:
-        """The value after its rules."""
-        value = self._viewed(value)
+    def contents(self, values: list[Any]) -> list[Any]:
+        """Each value after its rules; operations see all strings inside them at once."""
+        found = [None if v is None else self._viewed(v) for v in values]
         for path in self.drops:
-            value = without_path(value, path)
-        return map_strings(value, self._rewrite) if self.ops or self.tag else value
+            found = [without_path(v, path) for v in found]
+        if not (self.ops or self.tag):
+            return found
+        texts: dict[str, str] = {}
+        for value in found:
+            map_strings(value, lambda text: texts.setdefault(text, text))
+        before = pl.Series("text", list(texts), dtype=pl.String)
+        after = before.to_frame().select(apply_ops(self._tagged(_TEXT), self.ops)).to_series()
+        texts = dict(zip(before, after.fill_null(""), strict=True))
+        return [map_strings(value, texts.__getitem__) for value in found]
 
     def _viewed(self, value: Any) -> Any:
         value = content(value, parse=self.kind == "json" or bool(self.drops))
         if self.view is not None:
-            value = self.view(content(value, parse=self.view is not tool_call))
+            a_list = isinstance(value, str) and value.lstrip().startswith("[")
+            whole = content(value, parse=a_list and self.view is not tool_call)
+            found = self.view(whole)
+            value = value if found is whole else found
         return last_fence(value) if self.fence and isinstance(value, str) else value
-
-    def _digest_one(self, value: Any) -> str | None:
-        whole = self.canonical(value)
-        return None if whole is None else digest(whole)
 
     def _tagged(self, column: pl.Expr) -> pl.Expr:
         if not self.tag:
@@ -337,11 +346,16 @@ class _Part:
         inside = column.str.extract(rf"(?s)<{self.tag}>(.*?)</{self.tag}>", 1)
         return pl.coalesce(inside.str.strip_chars(), column)
 
-    def _rewrite(self, text: str) -> str:
-        rewritten: str | None = pl.select(apply_ops(self._tagged(pl.lit(text)), self.ops)).item()
-        return "" if rewritten is None else rewritten
+    def _as_logged(self, values: pl.Series) -> bool:
+        """Whether texts have nothing in them that the view, which looks into lists, could see."""
+        if self.kind != "text" or self.drops or self.fence or self.view is tool_call:
+            return False
+        return not values.str.contains(r"^\s*\[").any()
 
     def _texts(self, values: pl.Series) -> pl.Series:
+        if self._as_logged(values):
+            return values.to_frame(self.name).select(self._tagged(pl.col(self.name))).to_series()
+
         def of(value: Any) -> str | None:
             viewed = self._viewed(value)
             if viewed is None or isinstance(viewed, str):
@@ -352,8 +366,10 @@ class _Part:
 
     def _hash_values(self, values: pl.Series) -> pl.Series:
         """Strings hash as in a text column, anything else by its canonical encoding."""
+        if self._as_logged(values):
+            return values.to_frame("text").select(self.hashed(self._tagged(_TEXT))).to_series()
         distinct = _distinct(values)
-        contents = [None if v is None else self.canonical(v) for v in distinct.to_list()]
+        contents = self.contents(distinct.to_list())
         texts = pl.Series([v if isinstance(v, str) else None for v in contents], dtype=pl.String)
         others = pl.Series(
             [None if v is None or isinstance(v, str) else encode(v) for v in contents],
@@ -380,14 +396,13 @@ def _digest(parts: list[_Part]) -> pl.Expr:
         (one,) = parts
         return pl.col(one.name).map_batches(one.digest, return_dtype=pl.String)
 
-    def composite(row: pl.Series) -> pl.Series:
-        def of(values: dict[str, Any]) -> str | None:
-            contents = [
-                None if values[p.name] is None else p.canonical(values[p.name]) for p in parts
-            ]
-            return None if all(v is None for v in contents) else digest(contents)
-
-        return _by_distinct(row, of, pl.String)
+    def composite(rows: pl.Series) -> pl.Series:
+        columns = [p.contents(rows.struct.field(p.name).to_list()) for p in parts]
+        wholes = [
+            None if all(v is None for v in c) else list(c) for c in zip(*columns, strict=True)
+        ]
+        digests = [None if whole is None else digest(whole) for whole in wholes]
+        return pl.Series(rows.name, digests, dtype=pl.String)
 
     return pl.struct(p.name for p in parts).map_batches(composite, return_dtype=pl.String)
 

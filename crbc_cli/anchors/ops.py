@@ -77,13 +77,21 @@ def _apply(text: pl.Expr, op: Op) -> pl.Expr:
         case "image_path":
             return text.map_batches(lambda texts: _pictures(texts, op.text), return_dtype=pl.String)
         case "nfc":
-            return text.str.normalize("NFC")
+            return text.map_batches(_composed, return_dtype=pl.String)
         case "strip":
             return text.str.strip_chars()
         case "whitespace":
             return text.str.strip_chars().str.replace_all(_BLANKS, " ")
         case "case":
             return text.str.to_lowercase()
+
+
+def _composed(texts: pl.Series) -> pl.Series:
+    """Texts in normal form C, in which ASCII is already."""
+    other = (texts.str.len_bytes() != texts.str.len_chars()).fill_null(False).arg_true()
+    if not len(other):
+        return texts
+    return texts.clone().scatter(other, texts.gather(other).str.normalize("NFC"))
 
 
 def _pictures(texts: pl.Series, folder: str) -> pl.Series:

@@ -15,8 +15,8 @@ Intervals are clustered: rollouts of one task are no independent evidence.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -205,16 +205,16 @@ class Interval:
     """A mean over groups with its standard error; NaN where nothing defines them.
 
     Attributes:
-      mean: over groups (over cuts of means over groups).
+      mean: over groups.
       se: clustered by task; NaN with fewer than two tasks.
-      groups: groups that count, over all cuts.
+      groups: groups that count.
       tasks: their tasks.
     """
 
     mean: float
     se: float
-    groups: int
-    tasks: int
+    groups: float
+    tasks: float
 
     @property
     def margin(self) -> float:
@@ -231,32 +231,37 @@ class Interval:
         """Upper end of the 95 % interval."""
         return self.mean + self.margin
 
+    def negated(self) -> "Interval":
+        """The interval of the difference taken the other way round."""
+        return replace(self, mean=0.0 - self.mean)
 
-def clustered_mean(values: Floats, task: Ints, cut: Ints) -> Interval:
-    """Mean over groups, and its standard error clustered by task.
+    @classmethod
+    def averaged(cls, parts: "Sequence[Interval]") -> "Interval":
+        """Mean over several cuts of one log into groups.
 
-    With one cut into groups
+        The standard error is the mean of theirs, that of one cut: the cuts share their rollouts,
+        so more cuts are no more evidence about other tasks.
+        """
+        known = [part for part in parts if not math.isnan(part.mean)] or list(parts)
+        return cls(*(float(np.mean([getattr(p, f.name) for p in known])) for f in fields(cls)))
 
-        se² = C/(C − 1) · Σ_tasks (Σ_groups (x − mean))² / G²      C tasks, G groups.
 
-    With several cuts of the same rollouts the mean is that of the cuts' means, and the groups of
-    a task in all cuts are one cluster; a group of a cut with G groups then weighs 1/(cuts · G)
-    instead of 1/G.
+def clustered_mean(values: Floats, task: Ints) -> Interval:
+    """Mean over groups; se² = C/(C − 1) · Σ_tasks (Σ_groups (x − mean))² / G², C tasks, G groups.
 
     Args:
       values: float64 (g,), x of each group; NaN is left out. For a comparison x is the difference
         of two methods inside the group.
       task: int64 (g,), ≥ 0.
-      cut: int64 (g,), ≥ 0.
     """
     known = ~np.isnan(values)
-    x, task, cut = values[known], task[known], cut[known]
+    x, task = values[known], task[known]
     if not len(x):
         return Interval(math.nan, math.nan, 0, 0)
-    size = np.bincount(cut)
-    mean = np.bincount(cut, x) / np.maximum(size, 1)
-    weight = 1.0 / (np.count_nonzero(size) * size[cut])
-    sums = np.bincount(task, weight * (x - mean[cut]))
+    mean = float(x.mean())
+    sums = np.bincount(task, x - mean)
     tasks = int(np.count_nonzero(np.bincount(task)))
-    se = math.sqrt(tasks / (tasks - 1) * float(sums @ sums)) if tasks > 1 else math.nan
-    return Interval(float(mean[size > 0].mean()), se, len(x), tasks)
+    se = math.nan
+    if tasks > 1:
+        se = math.sqrt(tasks / (tasks - 1) * float(np.sum(sums**2))) / len(x)
+    return Interval(mean, se, len(x), tasks)

@@ -5,10 +5,11 @@ next action of the gold path with probability 0.6, otherwise one of the actions 
 open, close, pick up, put down, move, connect, look) or one that the simulator does not know. After
 a detour through a door it goes back.
 
-`true_state` is a digest of the object tree and of the reached goals before the action: which
-object is inside which, what is open, activated or connected. Temperatures and living things, which
-change without the agent, are left out. A rollout ends with the task or after `--steps` actions. The
-reward is the change of the score, which runs from 0 to 100.
+`true_state` is a digest of the object tree and of the required goals that are reached, before the
+action: which object is inside which, what is open, switched on or connected. Temperatures, living
+things and what a current does change without the agent and are left out. The tree does not tell of
+doors, so the agent closes none. A rollout ends with the task or after `--steps` actions. The reward
+is the change of the score, which runs from 0 to 100.
 
 Install (Python 3.11):
 
@@ -19,7 +20,7 @@ Write the excerpt of the tests, from the root of the repository:
     python -m sample_logs.generators.scienceworld --group-size 4 --steps 30 --seed 1 \
         --out tests/data/scienceworld.parquet
 
-Equal arguments give equal rows.
+Equal arguments give equal rows but for the order in which the simulator lists objects of one name.
 """
 
 from __future__ import annotations

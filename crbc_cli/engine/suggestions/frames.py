@@ -7,8 +7,9 @@ since replies to different commands are looked at apart.
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -16,18 +17,30 @@ from numpy.typing import NDArray
 
 from crbc_cli.engine.suggestions.sample import Sample
 
-__all__ = ["Event", "Template", "command_frame", "escaped", "events", "reply_templates"]
+__all__ = [
+    "Event",
+    "Template",
+    "command_frame",
+    "command_templates",
+    "escaped",
+    "events",
+    "reply_templates",
+]
 
 _SMALL_WORDS = frozenset(
-    "a an the to from in on into onto in/on with using at of for under over off up down out and "
-    "inside towards toward by".split()
+    re.findall(
+        r"\S+",
+        "a an and at by down for from in in/on inside into of off on onto out over the to toward "
+        "towards under up using with",
+    )
 )
+_ARTICLE = re.compile(r"\b(?:the|an|a) (?=\{)", re.IGNORECASE)
 _TOKEN = re.compile(r"[\w./'-]+|[^\w\s]")
 _CLAUSE = re.compile(r"[.,:;!?](?=\s|$)|\n")
 _LONGEST_COMMAND = 80
 _LONGEST_CLAUSE = 100
 _MOST_TEMPLATES = 30
-_LEAST_VALUES = 3
+_LEAST_ROWS = 3
 _PHRASE = r"[^.,:;!?\n]+?"
 _NAMES = "abcdef"
 
@@ -39,12 +52,12 @@ class Template:
     """Text with holes for phrases.
 
     Attributes:
-      on: what it is a template of, "reply" or "action".
-      words: the text, with {a}, {b}, … for the holes in order.
+      on: what it is a template of.
+      words: the text, with {a}, {b}, … for the holes in order, and no articles before them.
       rows: rows of the sample it was seen on.
     """
 
-    on: str
+    on: Literal["reply", "action"]
     words: str
     rows: int
 
@@ -57,17 +70,17 @@ class Template:
     def pattern(self) -> str:
         """Regular expression with named groups a, b, …; a repeated phrase is not checked."""
         pieces = re.split(r"\{(\w)\}", self.words)
-        seen: set[str] = set()
         pattern = ""
         for i, piece in enumerate(pieces):
             if i % 2 == 0:
                 pattern += escaped(piece)
-            else:
-                pattern += f"(?:{_PHRASE})" if piece in seen else f"(?<{piece}>{_PHRASE})"
-                seen.add(piece)
-        if self.words.endswith("}"):
-            pattern += r"\s*$" if self.on == "action" else r"(?:[.,:;!?]|\s*$)"
-        return rf"^[>\s]*{pattern}" if self.on == "action" else rf"^\s*{pattern}"
+                continue
+            first = piece not in pieces[:i]
+            pattern += r"(?:(?:[Tt]he|[Aa]n?) )?" if self.on == "reply" else ""
+            pattern += f"(?<{piece}>{_PHRASE})" if first else f"(?:{_PHRASE})"
+        if self.on == "action":
+            return rf"^[>\s]*{pattern}\s*$"
+        return rf"^\s*{pattern}" + (r"(?:[.,:;!?]|\s*$)" if self.words.endswith("}") else "")
 
 
 def escaped(text: str) -> str:
@@ -125,38 +138,32 @@ def reply_templates(sample: Sample, step: NDArray[np.bool_]) -> list[Template]:
         .len()
     )
     rows: Counter[str] = Counter()
-    values: defaultdict[str, set[str]] = defaultdict(set)
     for action, reply, count in table.iter_rows():
         _, phrases = command_frame(action)
         words = _clause(reply, phrases) if phrases else ""
         if words:
             rows[words] += count
-            values[words].add(phrases[0])
-    kept = [
+    return [
         Template("reply", words, count)
-        for words, count in rows.most_common()
-        if len(values[words]) >= _LEAST_VALUES
+        for words, count in rows.most_common(_MOST_TEMPLATES)
+        if count >= _LEAST_ROWS
     ]
-    return kept[:_MOST_TEMPLATES]
 
 
 def command_templates(sample: Sample, step: NDArray[np.bool_]) -> list[Template]:
     """Templates of commands with one phrase or more, most frequent first."""
     counts = sample.action.filter(pl.Series(step)).drop_nulls().value_counts()
     rows: Counter[str] = Counter()
-    values: defaultdict[str, set[str]] = defaultdict(set)
     for action, count in counts.iter_rows():
         frame, phrases = command_frame(action)
         if phrases:
             words = re.sub(r"\{(\d)\}", lambda m: f"{{{_NAMES[int(m[1]) % 6]}}}", frame)
             rows[words] += count
-            values[words].add(phrases[0])
-    kept = [
+    return [
         Template("action", words, count)
-        for words, count in rows.most_common()
-        if len(values[words]) >= _LEAST_VALUES
+        for words, count in rows.most_common(_MOST_TEMPLATES)
+        if count >= _LEAST_ROWS
     ]
-    return kept[:_MOST_TEMPLATES]
 
 
 def _clause(reply: str, phrases: tuple[str, ...]) -> str:
@@ -167,19 +174,14 @@ def _clause(reply: str, phrases: tuple[str, ...]) -> str:
         text = re.sub(rf"(?<![\w{{]){phrase}(?![\w}}])", f"{{{number}}}", text, flags=re.IGNORECASE)
     end = _CLAUSE.search(text)
     clause = text if end is None else text[: end.end()].strip()
-    order: list[str] = []
-    for number in re.findall(r"\{(\d)\}", clause):
-        if number not in order:
-            order.append(number)
-    literal = re.sub(r"\{\d\}", "", clause)
-    if not order or len(clause) > _LONGEST_CLAUSE or not re.search(r"[A-Za-z]{2}", literal):
-        return ""
-    return re.sub(
-        r"\{(\d)\}", lambda m: f"{{{_NAMES[order.index(m[1])]}}}", " ".join(clause.split())
-    )
+    order = list(dict.fromkeys(re.findall(r"\{(\d)\}", clause)))
+    named = re.sub(r"\{(\d)\}", lambda m: f"{{{_NAMES[order.index(m[1])]}}}", clause)
+    words = _ARTICLE.sub("", " ".join(named.split())).rstrip(".,:;!?")
+    says_something = re.search(r"[A-Za-z]{2}", re.sub(r"\{\w\}", "", words))
+    return words if order and says_something and len(words) <= _LONGEST_CLAUSE else ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Event:
     """Rows at which a template holds.
 

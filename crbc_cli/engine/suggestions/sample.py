@@ -13,6 +13,7 @@ from crbc_cli.anchors.keys import Keys, keyed
 from crbc_cli.anchors.rulefile import Op, RuleFile
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.engine.texts import row_texts
+from crbc_cli.logs.columns import ValueKind
 from crbc_cli.options import AnchorOptions
 from crbc_cli.process.agreement import Agreement, agreement, codes, distinct_per
 from crbc_cli.process.quality import Conflicts
@@ -20,7 +21,7 @@ from crbc_cli.process.quality import Conflicts
 __all__ = ["SAMPLE_ROWS", "Keyed", "Sample", "Trial"]
 
 SAMPLE_ROWS = 20_000
-_KINDS = {"anchor:0": "text", "action": "text"}
+_KINDS: dict[str, ValueKind] = {"anchor:0": "text", "action": "text"}
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -143,12 +144,14 @@ class Sample:
     @property
     def first(self) -> Bools:
         """First row of each rollout, bool (n,)."""
-        return np.diff(self.rollout, prepend=-1) != 0
+        first: Bools = np.diff(self.rollout, prepend=-1) != 0
+        return first
 
     @property
     def last(self) -> Bools:
         """Last row of each rollout, bool (n,)."""
-        return np.diff(self.rollout, append=-1) != 0
+        last: Bools = np.diff(self.rollout, append=-1) != 0
+        return last
 
     def trial(self, rules: RuleFile) -> Trial:
         """Tries rules."""
@@ -159,8 +162,8 @@ class Sample:
 
         Args:
           rows: anchors.
-          base: int64 (n,), what is to be foretold: the code of each row's own reply. It is the same
-            whatever rules carry, so that slots, no-ops and thoughts are judged by the same outcomes.
+          base: int64 (n,), what is to be foretold: the code of each row's own reply. It is the
+            same whatever rules carry, so that all of them are judged by the same outcomes.
         """
         at = np.flatnonzero(rows.visit & ~self.last)
         visits = np.flatnonzero(rows.visit)
