@@ -10,12 +10,25 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from crbc_cli.api import annotate, check, coverage, credit, explain, filter_log, gate, profile
+    from crbc_cli.api import (
+        annotate,
+        audit,
+        check,
+        compare,
+        coverage,
+        credit,
+        explain,
+        filter_log,
+        gate,
+        profile,
+    )
     from crbc_cli.errors import CrbcError
 
 _HOME = {
     "annotate": "api",
+    "audit": "api",
     "check": "api",
+    "compare": "api",
     "coverage": "api",
     "credit": "api",
     "explain": "api",
@@ -29,7 +42,9 @@ __all__ = [
     "CrbcError",
     "__version__",
     "annotate",
+    "audit",
     "check",
+    "compare",
     "coverage",
     "credit",
     "explain",

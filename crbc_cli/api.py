@@ -3,16 +3,19 @@
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from crbc_cli.engine.annotate import credit_table
+from crbc_cli.engine.audit import TOLERANCE, Audit, audit_logs, audited_method, other_conventions
 from crbc_cli.engine.check import CheckReport, check_logs, tolerant
 from crbc_cli.engine.checks.facts import extra_fields
 from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.compare import CompareOptions, compare_logs
+from crbc_cli.engine.comparison import Comparison
 from crbc_cli.engine.coverage import CoverageReport, measure_coverage
 from crbc_cli.engine.explain import explain_group, explain_step
 from crbc_cli.engine.explanation import GroupExplanation, StepExplanation
@@ -27,6 +30,7 @@ from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
 from crbc_cli.engine.profile import ProfileReport, profile_logs
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.engine.reader import Reader
+from crbc_cli.engine.sweep import plan, score_of
 from crbc_cli.errors import OptionError
 from crbc_cli.logs.columns import Field
 from crbc_cli.logs.sources import Source, resolve
@@ -42,7 +46,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Annotated",
     "annotate",
+    "audit",
     "check",
+    "compare",
     "coverage",
     "credit",
     "explain",
@@ -168,6 +174,75 @@ def annotate(
             )
     outputs = [] if dry_run else [plan.target.name for plan in plans]
     return Annotated(outputs, plans, clock.rows, groups, rollouts, notes, clock, settings)
+
+
+def compare(
+    inputs: Sequence[str],
+    methods: str = "grpo,gigpo,graphgpo,g2po,gated-bepo,crbc",
+    *,
+    sweep: Sequence[str] = (),
+    score: str | None = None,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> Comparison:
+    """Estimators side by side: agreement, and fidelity to a known truth.
+
+    Args:
+      inputs: logs.
+      methods: as in `annotate`.
+      sweep: `KEY=VALUE,VALUE` each; see `crbc_cli.engine.sweep`.
+      score: the number methods are compared by; by default `step_credit` of step methods and
+        `advantage` of trajectory methods.
+      settings: all log options at once.
+      clock, notes: filled if given.
+      **options: fields of `crbc_cli.engine.compare.CompareOptions`, for example
+        `truth="true_advantage"`, and single log options by name.
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    own = [f.name for f in fields(CompareOptions)]
+    asked = CompareOptions(**{name: options.pop(name) for name in own if name in options})
+    settings, clock = settings or Settings.from_flat(options), clock or Clock()
+    notes = notes or Notes()
+    readers, entries = plan(resolve(inputs), settings, methods, sweep, score, clock, notes)
+    return compare_logs(readers, entries, asked, clock, notes)
+
+
+def audit(
+    inputs: Sequence[str],
+    column: str,
+    *,
+    method: str = "",
+    score: str = "advantage",
+    tolerance: float = TOLERANCE,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> Audit:
+    """A trainer's logged advantage recomputed, with the largest difference and its place.
+
+    Args:
+      inputs: logs.
+      column: the logged number.
+      method: what it is recomputed by; by default what the conventions of `like` log, or GRPO.
+      score: which number of the method.
+      tolerance: largest difference that counts as equal.
+      settings, options: as in `annotate`, for example `like="trl"`.
+      clock, notes: filled if given.
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    settings, clock = settings or Settings.from_flat(options), clock or Clock()
+    notes = notes or Notes()
+    reader = Reader.open(resolve(inputs), settings, clock, notes)
+    chosen = audited_method(method, reader.settings)
+    done = audit_logs(reader, column, chosen, score_of(chosen, score), tolerance, clock)
+    if done.passed or method:
+        return done
+    return replace(done, others=other_conventions(reader, column, score, tolerance, clock))
 
 
 def coverage(

@@ -193,3 +193,20 @@ def test_completion_knows_commands_and_options() -> None:
         text=True,
     )
     assert "--anchor-id" in completed.stdout.split()
+
+
+def test_closed_streams_and_narrow_encodings(tmp_path: Path) -> None:
+    """`>&-` and `<&-` are no reason to fail, nor is a terminal that knows only ASCII."""
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(jsonl(row | {"group_id": "g\u00f6lden"} for row in golden_rows()))
+    words = f"{sys.executable} -m crbc_cli annotate {log} -o {tmp_path}/x.csv"
+    done = subprocess.run(
+        ["sh", "-c", f"{words} <&- >&-"], capture_output=True, check=False, text=True
+    )
+    assert (done.returncode, done.stderr[:6]) == (0, "9 rows")
+    assert "g\u00f6lden" in (tmp_path / "x.csv").read_text("utf-8")
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    shown = program("explain", log, env=ascii_only)
+    assert shown.code == 0
+    assert "group g\\xf6lden: ok" in shown.text
+    assert program("explain", log, "--json", env=ascii_only).json["group_id"] == "g\u00f6lden"

@@ -384,6 +384,17 @@ def test_columns_of_a_wrong_type(
     assert name in line
 
 
+def test_unsigned_ids_in_json_lines(tmp_path: Path) -> None:
+    """Up to 2^64 - 1, beyond what floating point tells apart."""
+    path = tmp_path / "log.jsonl"
+    high = 2**64 - 4
+    path.write_bytes(jsonl(each(rollout_id=lambda row: high + int(row["rollout_id"][1]))))
+    frame = credit(path)
+    assert is_golden(frame)
+    assert frame["rollout_id"].dtype == pl.UInt64
+    assert frame["rollout_id"][8] == 2**64 - 1
+
+
 def test_types_of_columns_nobody_needs_do_not_matter(tmp_path: Path) -> None:
     """`reward` and `is_action_valid` too, until an option asks for them."""
     path = tmp_path / "log.jsonl"

@@ -126,12 +126,6 @@ def keyed(frame: pl.LazyFrame, kinds: Mapping[str, ValueKind], keys: Keys) -> pl
             view = in_any_order if name in keys.rules.unordered else None
             part = _Part(f"column:{name}", kinds[f"column:{name}"], view=view)
             added[f"column {name}"] = _hash(_digest([part]), True) if keys.anchor_id else part.key()
-    if keys.lengths:
-        parts = [
-            _Part(name, kinds.get(name, "text"), view=VIEWS.get(view))
-            for name, view in zip(keys.anchor, keys.views, strict=True)
-        ]
-        added["anchor_bytes"] = pl.sum_horizontal(p.bytes() for p in parts)
     others = [name for name in frame.collect_schema() if name not in kinds]
     return frame.with_columns(**signs).select(*others, **added)
 
@@ -166,7 +160,10 @@ def _reply_columns(
         return pl.when(~pl.any_horizontal(silent)).then(value) if silent else value
 
     added = {f"{prefix}{name}": column for name, column in columns.items()}
-    added[f"{prefix}reply_key"] = said(_combined(parts))
+    found = [part.key_and_size(signs) for part in parts]
+    added[f"{prefix}reply_key"] = said(_combined([key for key, _ in found]))
+    if keys.lengths and not prefix:
+        added["anchor_bytes"] = pl.sum_horizontal(size for _, size in found)
     if keys.anchor_id:
         added[f"{prefix}reply_digest"] = said(_digest(parts))
     return added
@@ -295,7 +292,7 @@ class _Part:
         column = pl.col(self.name)
         if self._plain:
             return self.hashed(self._tagged(column))
-        return column.map_batches(self._hash_values, return_dtype=pl.UInt64)
+        return self._decoded().struct.field("key")
 
     def text(self) -> pl.Expr:
         """The value as text for patterns: as logged, after view and tag, without operations."""
@@ -310,11 +307,21 @@ class _Part:
         digests = [None if v is None else digest(v) for v in self.contents(distinct.to_list())]
         return _spread(values, distinct, pl.Series(digests, dtype=pl.String))
 
-    def bytes(self) -> pl.Expr:
-        """Length of the value after its view as text or JSON, UInt32; 0 where there is none."""
-        as_logged = self.kind != "native" and self.view is None
-        text = pl.col(self.name) if as_logged else self.text()
-        return text.str.len_bytes().fill_null(0)
+    def key_and_size(self, signs: dict[str, pl.Expr]) -> tuple[pl.Expr, pl.Expr]:
+        """Key, and length of the content in bytes (UInt32, 0 where there is none).
+
+        What is not plain text is decoded once for both, in a column added to `signs`.
+        """
+        if self._plain:
+            text = apply_ops(self._tagged(pl.col(self.name)), self.ops)
+            return self.key(), text.str.len_bytes().fill_null(0)
+        name = f"content of {self.name}"
+        signs[name] = self._decoded()
+        return pl.col(name).struct.field("key"), pl.col(name).struct.field("bytes")
+
+    def _decoded(self) -> pl.Expr:
+        dtype = pl.Struct({"key": pl.UInt64, "bytes": pl.UInt32})
+        return pl.col(self.name).map_batches(self._hash_values, return_dtype=dtype)
 
     def contents(self, values: list[Any]) -> list[Any]:
         """Each value after its rules; operations see all strings inside them at once."""
@@ -367,7 +374,13 @@ class _Part:
     def _hash_values(self, values: pl.Series) -> pl.Series:
         """Strings hash as in a text column, anything else by its canonical encoding."""
         if self._as_logged(values):
-            return values.to_frame("text").select(self.hashed(self._tagged(_TEXT))).to_series()
+            text = apply_ops(self._tagged(_TEXT), self.ops)
+            size = text.str.len_bytes().fill_null(0)
+            return (
+                values.to_frame("text")
+                .select(key=self.hashed(self._tagged(_TEXT)), bytes=size)
+                .to_struct()
+            )
         distinct = _distinct(values)
         contents = self.contents(distinct.to_list())
         texts = pl.Series([v if isinstance(v, str) else None for v in contents], dtype=pl.String)
@@ -375,18 +388,19 @@ class _Part:
             [None if v is None or isinstance(v, str) else encode(v) for v in contents],
             dtype=pl.Binary,
         )
-        hashed = (
+        key = (
             texts.hash()
             .set(texts.is_null(), None)
             .fill_null(others.hash(_OTHER_SEED).set(others.is_null(), None))
         )
-        return _spread(values, distinct, hashed)
+        size = texts.str.len_bytes().fill_null(others.bin.size()).fill_null(0)
+        found = pl.DataFrame({"key": key, "bytes": size.cast(pl.UInt32)}).to_struct()
+        return _spread(values, distinct, found)
 
 
-def _combined(parts: list[_Part]) -> pl.Expr:
-    if len(parts) == 1:
-        return parts[0].key()
-    keys = [p.key() for p in parts]
+def _combined(keys: list[pl.Expr]) -> pl.Expr:
+    if len(keys) == 1:
+        return keys[0]
     whole = pl.struct(k.fill_null(NULL_KEY).alias(f"k{i}") for i, k in enumerate(keys)).hash()
     return pl.when(pl.any_horizontal(k.is_not_null() for k in keys)).then(whole)
 

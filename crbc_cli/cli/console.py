@@ -65,8 +65,9 @@ def tell_notes(notes: Notes, quiet: bool) -> None:
 
 
 def print_json(report: dict[str, Any]) -> None:
-    """Strict JSON on stdout."""
-    print(json.dumps(report, ensure_ascii=False, allow_nan=False, indent=2))
+    """Strict JSON on stdout, escaped where its encoding is not Unicode."""
+    unicode = sys.stdout.encoding.lower().startswith("utf")
+    print(json.dumps(report, ensure_ascii=not unicode, allow_nan=False, indent=2))
 
 
 def print_csv(rows: Sequence[dict[str, Any]]) -> None:

@@ -1,5 +1,6 @@
 """The `crbc` program: commands, config file, and how errors and signals end it."""
 
+import io
 import os
 import sys
 import traceback
@@ -94,6 +95,7 @@ def main() -> None:
 
 
 def _run() -> int:
+    _mend_streams()
     try:
         if not (sys.argv[1:] or "_CRBC_COMPLETE" in os.environ):
             with redirect_stdout(sys.stderr):
@@ -128,6 +130,15 @@ def _run() -> int:
         if type(panic).__name__ != "PanicException":
             raise
         return _fail("internal error in the table engine; run again with --debug and report it")
+
+
+def _mend_streams() -> None:
+    """A stream that the caller closed (`>&-`) is empty; what stdout cannot encode is escaped."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for the whole run
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _pipe_closed() -> int:

@@ -1,31 +1,31 @@
 """Estimators side by side on one log: how far they agree, and how close they are to a truth."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crbc_cli.engine.clock import Clock
-from crbc_cli.engine.comparison import Comparison, Difference, PairAgreement, Result, Size
-from crbc_cli.engine.disagree import Numbers, disagreements
+from crbc_cli.engine.comparison import Comparison, PairAgreement
+from crbc_cli.engine.disagree import Numbers, described, farthest
 from crbc_cli.engine.estimate import estimate
 from crbc_cli.engine.ground import Ground, codes, ground_fields, ground_of
+from crbc_cli.engine.measured import Measured, differences_of, measure, results_of, size_of
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.engine.reader import Reader
 from crbc_cli.engine.regroup import Cut, cuts_of, regrouped
 from crbc_cli.engine.sweep import Entry
+from crbc_cli.engine.texts import row_texts
 from crbc_cli.errors import IdentityError, OptionError
-from crbc_cli.methods.agreement import agreement, credited
-from crbc_cli.methods.fidelity import METRICS, Errors, Fidelity, Interval, clustered_mean, fidelity
+from crbc_cli.methods.agreement import agreement
 from crbc_cli.methods.normalise import Classes
 from crbc_cli.notes import Notes
 
 __all__ = ["CompareOptions", "compare_logs"]
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -59,25 +59,6 @@ class CompareOptions:
             raise OptionError("--cuts needs --group-size", todo="for example --group-size 8")
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """All entries on one cut of the log into groups.
-
-    Attributes:
-      size: rollouts per group, None where groups are as they were logged.
-      task: int64 (groups,).
-      mixed: groups with a success and a failure.
-      credited: share of steps with credit, per entry.
-      fidelity: per entry; empty without a truth.
-    """
-
-    size: int | None
-    task: Ints
-    mixed: int
-    credited: list[float]
-    fidelity: list[Fidelity]
-
-
 def compare_logs(
     readers: Sequence[Reader],
     entries: Sequence[Entry],
@@ -98,7 +79,7 @@ def compare_logs(
     """
     logs = list(_read(readers, entries, options))
     ground = ground_of(logs[0], options.truth, options.state, options.task, notes)
-    measured: list[_Measured] = []
+    measured: list[Measured] = []
     pairs: list[PairAgreement] = []
     for size, cut in _cuts(logs[0], ground, options):
         shown = [log if cut is None else regrouped(log, cut) for log in logs]
@@ -107,23 +88,24 @@ def compare_logs(
             if all(size != done.size for done in measured):
                 pairs += _agreements(size, shown[0], entries, numbers, options.disagreements)
             task = _task_of_groups(ground, shown[0]) if cut is None else cut.task
-            measured.append(_measure(size, task, shown[0], ground, numbers))
+            measured.append(measure(size, task, shown[0], ground, numbers))
     with clock("combine"):
         sizes = list(dict.fromkeys(done.size for done in measured))
         parts = [[done for done in measured if done.size == size] for size in sizes]
         in_value_units = [_value_units(e, n, logs) for e, n in zip(entries, numbers, strict=True)]
         return Comparison(
             entries,
-            [result for part in parts for result in _results(part, in_value_units)],
-            [difference for part in parts for difference in _differences(part)],
+            [result for part in parts for result in results_of(part, in_value_units)],
+            [difference for part in parts for difference in differences_of(part)],
             pairs,
-            [_size(part) for part in parts],
+            [size_of(part) for part in parts],
             len(logs[0].rollouts.row),
             options.truth,
             ground.state_column,
             ground.task_column,
             options.cuts,
             options.seed,
+            readers[0].settings.echo(),
         )
 
 
@@ -194,46 +176,34 @@ def _task_of_groups(ground: Ground, log: Prepared) -> Ints:
     return ground.task[np.searchsorted(group, np.arange(log.rollouts.groups))]
 
 
-def _measure(
-    size: int | None, task: Ints, log: Prepared, ground: Ground, numbers: Sequence[Numbers]
-) -> _Measured:
-    """How often each entry gives credit, and how close it is to the truth."""
-    steps = ground.steps(log)
-    return _Measured(
-        size,
-        task,
-        int(np.count_nonzero(ground.mixed(log))),
-        [credited(n.score[log.is_visit]) for n in numbers],
-        [] if steps is None else [fidelity(n.score[steps.row], steps.truth) for n in numbers],
-    )
-
-
 def _agreements(
     size: int | None,
     log: Prepared,
     entries: Sequence[Entry],
     numbers: Sequence[Numbers],
     most: int,
-) -> Iterator[PairAgreement]:
+) -> list[PairAgreement]:
     """Every pair of entries, over the environment steps of the log."""
     visit = log.is_visit
-    scores = [np.where(visit, n.score, np.nan) for n in numbers]
-    pair_of = {entry.reading: _pairs(log, n) for entry, n in zip(entries, numbers, strict=True)}
+    shown = [replace(n, score=np.where(visit, n.score, np.nan)) for n in numbers]
+    readings = {entry.reading: n for entry, n in zip(entries, numbers, strict=True)}
+    pairs = {reading: _pairs(log, n) for reading, n in readings.items()}
+    found = []
     for a, b in combinations(range(len(entries)), 2):
-        pair = pair_of[entries[a].reading]
-        yield PairAgreement(
+        pair, x, y = pairs[entries[a].reading], shown[a].score, shown[b].score
+        found.append((a, b, agreement(x, y, pair), farthest(x, y, pair, most)))
+    positions = np.unique(np.concatenate([[], *(where for *_, where in found)]).astype(np.int64))
+    texts = row_texts(log, np.unique(log.rollouts.row[positions]).tolist())
+    return [
+        PairAgreement(
             a,
             b,
             size,
-            agreement(scores[a], scores[b], pair),
-            disagreements(
-                log,
-                (entries[a], entries[b]),
-                (replace(numbers[a], score=scores[a]), replace(numbers[b], score=scores[b])),
-                pair,
-                most,
-            ),
+            agreed,
+            described(log, (entries[a], entries[b]), (shown[a], shown[b]), where, texts),
         )
+        for a, b, agreed, where in found
+    ]
 
 
 def _pairs(log: Prepared, numbers: Numbers) -> Ints:
@@ -254,56 +224,3 @@ def _value_units(entry: Entry, numbers: Numbers, logs: Sequence[Prepared]) -> bo
         return False
     score, credit = numbers.score, numbers.credit
     return bool(np.any(~np.isnan(credit))) and np.array_equal(score, credit, equal_nan=True)
-
-
-def _size(part: Sequence[_Measured]) -> Size:
-    return Size(
-        part[0].size,
-        float(np.mean([len(done.task) for done in part])),
-        float(np.mean([done.mixed for done in part])),
-        float(np.mean([len(np.unique(done.task)) for done in part])),
-    )
-
-
-def _results(part: Sequence[_Measured], in_value_units: Sequence[bool]) -> Iterator[Result]:
-    for entry, value_units in enumerate(in_value_units):
-        found = [(done.fidelity[entry], done.task) for done in part if done.fidelity]
-        metrics = {
-            name: Interval.averaged([clustered_mean(f.metrics[name], task) for f, task in found])
-            for name in METRICS
-        }
-        errors = [f.errors for f, _ in found]
-        yield Result(
-            entry,
-            part[0].size,
-            float(np.mean([done.credited[entry] for done in part])),
-            metrics if found else None,
-            _mean_errors(errors, value_units) if found else None,
-        )
-
-
-def _mean_errors(errors: Sequence[Errors], in_value_units: bool) -> Errors:
-    mean = Errors(*(float(x) for x in np.mean([astuple(e) for e in errors], axis=0)))
-    return mean if in_value_units else replace(mean, rmse=float("nan"))
-
-
-def _differences(part: Sequence[_Measured]) -> Iterator[Difference]:
-    """Every pair of entries, paired inside groups."""
-    for a, b in combinations(range(len(part[0].fidelity)), 2):
-        yield Difference(
-            a,
-            b,
-            part[0].size,
-            {
-                name: Interval.averaged(
-                    [
-                        clustered_mean(
-                            done.fidelity[a].metrics[name] - done.fidelity[b].metrics[name],
-                            done.task,
-                        )
-                        for done in part
-                    ]
-                )
-                for name in METRICS
-            },
-        )

@@ -9,7 +9,8 @@ from crbc_cli.engine.disagree import Disagreement
 from crbc_cli.engine.sweep import Entry
 from crbc_cli.errors import OptionError
 from crbc_cli.methods.agreement import Agreement
-from crbc_cli.methods.fidelity import METRICS, Errors, Interval
+from crbc_cli.methods.fidelity import METRICS, Errors
+from crbc_cli.methods.intervals import Interval
 from crbc_cli.tables import REPORT_SCHEMA_VERSION
 
 __all__ = ["Comparison", "Difference", "PairAgreement", "Result", "Size"]
@@ -86,6 +87,7 @@ class Comparison:
       rows: rows of the log.
       truth, state, task: columns; state is None for anchors, task None for groups.
       cuts, seed: as asked for.
+      options: resolved options of the run, swept ones as they were first.
     """
 
     entries: Sequence[Entry]
@@ -99,6 +101,7 @@ class Comparison:
     task: str | None
     cuts: int
     seed: int
+    options: Mapping[str, Any]
 
     def reference(self, against: str | None = None) -> int:
         """The entry that others are set against: by name, else the one with the greatest mean
@@ -198,6 +201,7 @@ class Comparison:
                 | {"disagreements": [d.to_dict() for d in p.disagreements]}
                 for p in self.pairs
             ],
+            "options": dict(self.options),
         }
 
 

@@ -1,5 +1,6 @@
 """Steps on which two estimators differ most, with what each of them compares there."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,10 +9,10 @@ from numpy.typing import NDArray
 
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.engine.sweep import Entry
-from crbc_cli.engine.texts import row_texts
+from crbc_cli.engine.texts import Text
 from crbc_cli.methods.agreement import disagreement
 
-__all__ = ["Disagreement", "Numbers", "disagreements"]
+__all__ = ["Disagreement", "Numbers", "described", "farthest"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -68,40 +69,43 @@ class Disagreement:
         return asdict(self)
 
 
-def disagreements(
-    log: Prepared,
-    entries: tuple[Entry, Entry],
-    numbers: tuple[Numbers, Numbers],
-    pair: Ints,
-    most: int,
-) -> list[Disagreement]:
-    """The steps farthest apart, the farthest first, one per (anchor, action).
+def farthest(a: Floats, b: Floats, pair: Ints, most: int) -> Ints:
+    """Positions of the steps farthest apart, the farthest first, one per (anchor, action).
 
     Args:
-      log: the log, possibly regrouped.
-      entries, numbers: the two.
-      pair: int64 (n,), distinct (anchor, action) of each row, negative where there is none.
+      a, b: float64 (n,), numbers of two entries, NaN where a step has none.
+      pair: int64 (n,), distinct (anchor, action) of each step, negative where there is none.
       most: how many steps.
+    Returns:
+      int64 (at most `most`,).
     """
-    apart = disagreement(numbers[0].score, numbers[1].score)
+    apart = disagreement(a, b)
     candidates = np.flatnonzero((np.nan_to_num(apart) > 0) & (pair >= 0))
     order = candidates[np.argsort(-apart[candidates], kind="stable")]
     first = np.sort(np.unique(pair[order], return_index=True)[1])
-    return _shown(log, entries, numbers, order[first[:most]], apart) if most else []
+    return order[first[:most]]
 
 
-def _shown(
+def described(
     log: Prepared,
     entries: tuple[Entry, Entry],
     numbers: tuple[Numbers, Numbers],
     positions: Ints,
-    apart: Floats,
+    texts: Mapping[int, Text],
 ) -> list[Disagreement]:
-    rows = log.rollouts.row[positions].tolist()
-    texts = row_texts(log, rows)
+    """Steps with what stands there and what each of two entries compares.
+
+    Args:
+      log: the log, possibly regrouped.
+      entries, numbers: the two.
+      positions: canonical positions of the steps.
+      texts: by row of the frame.
+    """
+    apart = disagreement(numbers[0].score, numbers[1].score)
     frame = log.frame
     found = []
-    for position, row in zip(positions.tolist(), rows, strict=True):
+    for position in positions.tolist():
+        row = int(log.rollouts.row[position])
         observation, action = texts[row]
         success = bool(log.outcomes.success[log.rollouts.rollout[position]])
         whys = [_why(e, n, position, success) for e, n in zip(entries, numbers, strict=True)]

@@ -60,13 +60,16 @@ class Loaded:
         return self.sources[source].where(self.frame["source_row"][row])
 
 
-def needed_fields(settings: Settings, rules: RuleFile, *, following: bool = False) -> list[Field]:
+def needed_fields(
+    settings: Settings, rules: RuleFile, *, following: bool = False, anchors: bool = True
+) -> list[Field]:
     """What must be read, and under which name, for these settings.
 
     Args:
       settings: all options.
       rules: what makes up an anchor.
       following: also the observation after each row.
+      anchors: whether the log must have what anchors and actions are made of.
 
     Raises:
       OptionError: --map names something that is not a column of the step table.
@@ -84,12 +87,13 @@ def needed_fields(settings: Settings, rules: RuleFile, *, following: bool = Fals
     fields = _identity_fields(settings, column)
     for i, name in enumerate(settings.anchor.anchor):
         name = "messages" if name in VIEWS else name
-        fields.append(Field(f"anchor:{i}", column(name), "value", True))
+        fields.append(Field(f"anchor:{i}", column(name), "value", anchors))
         if following:
             fields.append(Field(f"next:{i}", column(f"next_{name}"), "value"))
-    fields.append(Field("action", column(settings.anchor.action), "value", True))
+    fields.append(Field("action", column(settings.anchor.action), "value", anchors))
     fields += [
-        Field(f"column:{name}", column(name), "value", required) for name, required in rules.columns
+        Field(f"column:{name}", column(name), "value", required and anchors)
+        for name, required in rules.columns
     ]
     if settings.outcome.success_when:
         fields += [
@@ -159,6 +163,7 @@ def load(
     *,
     rules: RuleFile | None = None,
     following: bool = False,
+    anchors: bool = True,
     anchor_id: bool = False,
     lengths: bool = False,
     extra: Sequence[Field] = (),
@@ -172,6 +177,8 @@ def load(
       notes: told about torn and skipped lines.
       rules: what makes up an anchor; by default what the settings name.
       following: also read the observation after each row; `--truncated bootstrap` always does.
+      anchors: the log must have what anchors and actions are made of; without, a row that lacks
+        it has no anchor.
       anchor_id: also compute content digests.
       lengths: also give each anchor's length in bytes.
       extra: columns for `Loaded.extra`, where the inputs have them.
@@ -187,7 +194,7 @@ def load(
         anchor_id=anchor_id,
         lengths=lengths,
     )
-    fields = [*needed_fields(settings, rules, following=following), *extra]
+    fields = [*needed_fields(settings, rules, following=following, anchors=anchors), *extra]
     frames = []
     with clock("read"):
         for index, source in enumerate(sources):

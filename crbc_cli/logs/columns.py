@@ -85,7 +85,9 @@ def from_values(
         if real:
             numbers = [None if v is None else _as_float(v) for v in values]
             return pl.Series(field.name, numbers, dtype=pl.Float64), "text"
-        odd = next(i for i, v in enumerate(values) if v is not None and abs(v) >= 2**63)
+        if all(v is None or 0 <= v < 2**64 for v in values):
+            return pl.Series(field.name, values, dtype=pl.UInt64), "text"
+        odd = next(i for i, v in enumerate(values) if v is not None and not -(2**63) <= v < 2**63)
         raise ColumnError(
             f"column {field.column} holds {str(values[odd])[:40]}, beyond 64 bits",
             where(odd),
@@ -185,6 +187,8 @@ def conform(series: pl.Series, field: Field, where: Where) -> pl.Series:
         case "label":
             if field.required:
                 refuse_null(series, field, where)
+            if series.dtype == pl.Binary:
+                raise _wrong_type(series, field, "text, numbers or nested values", where)
             return _nested_as_json(series) if series.dtype.is_nested() else series
         case _:
             return series
@@ -210,9 +214,9 @@ def _conform_integer(series: pl.Series, field: Field, where: Where) -> pl.Series
     whole = series.cast(pl.Int64, strict=False)
     odd = (whole.is_null() | (whole.cast(series.dtype) != series)).arg_true()
     if len(odd):
-        raise IdentityError(
-            f"column {field.column} is {series[odd[0]]}, not a whole number", where(odd[0])
-        )
+        value = series[odd[0]]
+        wrong = "not a whole number" if value % 1 else "beyond 64 bits"
+        raise IdentityError(f"column {field.column} is {value}, {wrong}", where(odd[0]))
     return whole
 
 

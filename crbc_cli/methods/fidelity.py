@@ -10,13 +10,11 @@ A zero estimated gradient (norm below 1e-9) has cosine 0; groups with a zero tru
 out. Correlations are Pearson and Spearman over steps, and over cells (Pearson weighted by visits).
 Values are rounded to ten decimals first, and a constant has correlation 0. Cosines and
 correlations are means over groups with mixed outcomes; errors and signs run over all steps.
-
-Intervals are clustered: rollouts of one task are no independent evidence.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from crbc_cli.methods.agreement import average_ranks, means, pearson, rounded
 from crbc_cli.methods.normalise import Classes
 
-__all__ = ["METRICS", "Errors", "Fidelity", "Interval", "Truth", "clustered_mean", "fidelity"]
+__all__ = ["METRICS", "Errors", "Fidelity", "Truth", "fidelity"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -42,7 +40,6 @@ METRICS: dict[str, str] = {
 
 _NO_GRADIENT = 1e-9
 _CLEAR = 0.01
-_Z = 1.96
 
 
 @dataclass(frozen=True)
@@ -198,70 +195,3 @@ def _errors(x: Floats, y: Floats) -> Errors:
 
 def _root_mean_square(values: Floats) -> float:
     return math.sqrt(float(values @ values) / len(values))
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over groups with its standard error; NaN where nothing defines them.
-
-    Attributes:
-      mean: over groups.
-      se: clustered by task; NaN with fewer than two tasks.
-      groups: groups that count.
-      tasks: their tasks.
-    """
-
-    mean: float
-    se: float
-    groups: float
-    tasks: float
-
-    @property
-    def margin(self) -> float:
-        """Half width of the 95 % interval."""
-        return _Z * self.se
-
-    @property
-    def low(self) -> float:
-        """Lower end of the 95 % interval."""
-        return self.mean - self.margin
-
-    @property
-    def high(self) -> float:
-        """Upper end of the 95 % interval."""
-        return self.mean + self.margin
-
-    def negated(self) -> "Interval":
-        """The interval of the difference taken the other way round."""
-        return replace(self, mean=0.0 - self.mean)
-
-    @classmethod
-    def averaged(cls, parts: "Sequence[Interval]") -> "Interval":
-        """Mean over several cuts of one log into groups.
-
-        The standard error is the mean of theirs, that of one cut: the cuts share their rollouts,
-        so more cuts are no more evidence about other tasks.
-        """
-        known = [part for part in parts if not math.isnan(part.mean)] or list(parts)
-        return cls(*(float(np.mean([getattr(p, f.name) for p in known])) for f in fields(cls)))
-
-
-def clustered_mean(values: Floats, task: Ints) -> Interval:
-    """Mean over groups; se² = C/(C − 1) · Σ_tasks (Σ_groups (x − mean))² / G², C tasks, G groups.
-
-    Args:
-      values: float64 (g,), x of each group; NaN is left out. For a comparison x is the difference
-        of two methods inside the group.
-      task: int64 (g,), ≥ 0.
-    """
-    known = ~np.isnan(values)
-    x, task = values[known], task[known]
-    if not len(x):
-        return Interval(math.nan, math.nan, 0, 0)
-    mean = float(x.mean())
-    sums = np.bincount(task, x - mean)
-    tasks = int(np.count_nonzero(np.bincount(task)))
-    se = math.nan
-    if tasks > 1:
-        se = math.sqrt(tasks / (tasks - 1) * float(np.sum(sums**2))) / len(x)
-    return Interval(mean, se, len(x), tasks)

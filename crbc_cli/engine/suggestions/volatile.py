@@ -7,12 +7,13 @@ Numbers that commands name (`drawer 2`) are none of these.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from crbc_cli.anchors.ops import apply_ops, option_ops
 from crbc_cli.anchors.rulefile import Op, RuleFile
@@ -27,7 +28,7 @@ SPAN = re.compile(
     r"|(?P<date>\d{4}-\d\d-\d\d)"
     r"|(?P<clock>\b\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?\b)"
     r"|(?P<id>\b(?=[0-9A-Za-z]*\d)(?=[0-9A-Za-z]*[A-Za-z])[0-9A-Za-z]{6,}\b)"
-    r"|(?P<number>-?\d+(?:\.\d+)?)"
+    r"|(?P<number>(?:(?<!\w)-)?\d+(?:\.\d+)?)"
 )
 """Spans that may be volatile, by kind."""
 
@@ -40,11 +41,17 @@ _PATTERNS = {
     "number": r"-?\d+(?:\.\d+)?",
 }
 _LABEL = re.compile(r"(?:[^\W\d_][\w-]*[^\w\n]*)?[^\w\n]*$")
+_INTRODUCTION = re.compile(r"(?:^|(?<=\s))[(\[{<|]?(?:[^\W\d][\w-]*?[\s:=#-]+){0,3}[^\w\s]*\s*$")
 _AFTER = re.compile(r"[^\w\n]{0,3}")
 _CLOSING = re.compile(r"[)\]}>|,;.:]*\s*")
 _MOST_ROWS = 6000
 _LEAST_ROWS = 10
 _MOST_CONTEXTS = 200
+_NEW = 0.5
+_TIMES = ("timestamp", "date", "clock")
+_NAMED = 0.2
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -117,8 +124,12 @@ def masks(sample: Sample, rules: RuleFile) -> list[Mask]:
         for span in _spans(text):
             spans[span.context].append((text, span))
     frequent = sorted(spans.items(), key=lambda item: -len(item[1]))[:_MOST_CONTEXTS]
-    found = [_judged(sample, texts, context, seen) for context, seen in frequent]
-    return sorted((mask for mask in found if mask), key=lambda mask: not mask.certain)
+    found: dict[str, Mask] = {}
+    for context, seen in frequent:
+        mask = _judged(sample, texts, context, seen)
+        if mask is not None:
+            found.setdefault(mask.pattern, mask)
+    return sorted(found.values(), key=lambda mask: not mask.certain)
 
 
 def _spans(text: str) -> Iterator[_Span]:
@@ -147,18 +158,28 @@ def _judged(
     row = np.flatnonzero(value.is_not_null().to_numpy())
     if len(row) < _LEAST_ROWS:
         return None
-    kind, label, _ = context
     run = _Run.of(sample, row, value)
-    certain = True
-    if kind == "number":
-        certain = run.rises and not run.named
-        kind = "counter" if certain else "labelled number"
-        if not certain and (run.named or not re.search(r"[^\W\d_][^\w\n]*[:=]\s*$", label)):
-            return None
-    elif (kind == "id" and not (run.new >= 0.5 and _mixed(values.values()))) or run.new < 0.05 or run.named:
+    kind, certain = _verdict(context, run, values.values())
+    pattern = _pattern(context[0], [span for _, span in seen]) if kind else ""
+    if not pattern:
         return None
-    pattern = _pattern(context[0], [span for _, span in seen])
     return Mask(kind, pattern, certain, f"{run.told}, in {len(row) / len(texts):.0%} of the rows")
+
+
+def _verdict(context: tuple[str, str, str], run: "_Run", values: Iterable[str]) -> tuple[str, bool]:
+    """(kind of volatile span, whether that is certain); no kind where it is not volatile."""
+    kind, label, _ = context
+    if run.named:
+        return "", False
+    if kind == "number":
+        if run.rises:
+            return "counter", True
+        labelled = re.search(r"[^\W\d_][^\w\n]*[:=]\s*$", label)
+        return ("labelled number", False) if labelled else ("", False)
+    if kind == "id" and not _look_random(values):
+        return "", False
+    moves = run.advances if kind in _TIMES else run.rises
+    return (kind, True) if moves or run.new >= _NEW else ("", False)
 
 
 @dataclass(frozen=True)
@@ -166,10 +187,10 @@ class _Run:
     """How the values of a span run along rollouts.
 
     Attributes:
-      new: distinct values per row.
+      new: distinct values of a group per row.
       up, down: shares of steps from row to row that rise and fall.
       steps: number of such steps.
-      named: the command before names the value more often than not by chance.
+      named: commands name the value that the reply then shows.
     """
 
     new: float
@@ -179,26 +200,27 @@ class _Run:
     named: bool
 
     @classmethod
-    def of(cls, sample: Sample, row: Any, value: pl.Series) -> "_Run":
+    def of(cls, sample: Sample, row: Ints, value: pl.Series) -> "_Run":
         told = value.gather(row)
-        number = told.str.extract(r"^(-?\d+(?:\.\d+)?)$", 1).cast(pl.Float64).to_numpy()
+        number = told.str.extract(r"^(-?\d+(?:\.\d+)?)$", 1).cast(pl.Float64)
+        order = number.fill_null(told.rank("dense").cast(pl.Float64)).to_numpy()
         follows = (np.diff(row) == 1) & (np.diff(sample.rollout[row]) == 0)
-        change = np.diff(number)[follows]
-        before = row[1:][follows] - 1
-        command = sample.action.gather(before).fill_null("")
+        change = np.diff(order)[follows]
+        after = 1 + np.flatnonzero(follows)
         words = pl.DataFrame(
-            {"command": command, "value": told.gather(1 + np.flatnonzero(follows))}
+            {"command": sample.action.gather(row[after] - 1), "value": told.gather(after)}
         )
         named = words.select(
             pl.col("command").str.extract_all(r"[\w.:-]+").list.contains(pl.col("value")).mean()
         ).item()
         steps = len(change)
+        distinct = pl.DataFrame({"group": sample.group[row], "value": told}).n_unique()
         return cls(
-            told.n_unique() / len(row),
+            distinct / len(row),
             float((change > 0).mean()) if steps else 0.0,
             float((change < 0).mean()) if steps else 0.0,
             steps,
-            bool(named and named > 0.2),
+            named is not None and named > _NAMED,
         )
 
     @property
@@ -207,26 +229,31 @@ class _Run:
         return self.steps >= _LEAST_ROWS and self.up >= 0.5 and self.down <= 0.02
 
     @property
+    def advances(self) -> bool:
+        """Like a clock, which may stand still from step to step and may pass midnight."""
+        return self.steps >= _LEAST_ROWS and self.up >= 0.1 and self.down <= 0.05
+
+    @property
     def told(self) -> str:
-        if self.rises:
-            return f"rises with {self.up:.0%} of the steps and never comes back"
+        if self.rises or self.advances:
+            return f"rises with {self.up:.0%} of the steps and falls with {self.down:.0%}"
         return f"{self.new:.0%} of its values are new"
 
 
-def _mixed(values: Any) -> bool:
-    """Whether ids look random: most change between letters and digits at least twice."""
-    changes = [
-        sum(a.isdigit() != b.isdigit() for a, b in zip(v, v[1:], strict=False)) for v in values
-    ]
+def _look_random(ids: Iterable[str]) -> bool:
+    """Whether most ids change between letters and digits at least twice."""
+    changes = [sum(a.isdigit() != b.isdigit() for a, b in pairwise(i)) for i in ids]
     return bool(np.median(changes) >= 2)
 
 
 def _pattern(kind: str, spans: Sequence[_Span]) -> str:
-    """Regular expression for spans in one context, with what always stands around them."""
+    """Regular expression for spans in one context, with what always stands around them; empty
+    where that is too little to know them by."""
     left = _common([span.left[::-1] for span in spans])[::-1]
     right = _common([span.right for span in spans])
     at_start = all(span.left == left for span in spans) and not spans[0].left.strip(" \t\n([{<|")
-    left = re.split(r"[\n.!?]", left)[-1]
+    introduction = _INTRODUCTION.search(re.split(r"[\n.!?]", left)[-1])
+    left = introduction[0] if introduction else ""
     closing = _CLOSING.match(right)
     right = closing[0] if closing else ""
     at_end = all(not span.right[len(right) :].strip() for span in spans)
@@ -234,11 +261,13 @@ def _pattern(kind: str, spans: Sequence[_Span]) -> str:
     if kind == "number" and not any("." in span.value for span in spans):
         core = r"-?\d+" if any(span.value[0] == "-" for span in spans) else r"\d+"
     body = escaped(left) + core + escaped(right.rstrip())
-    if at_end:
+    if at_end and left + right:
         return rf"\s*{body.lstrip()}\s*$"
-    return (rf"^\s*{body.lstrip()}" if at_start else body) + (
-        r"\s*" if right != right.rstrip() else ""
-    )
+    if at_start:
+        body = rf"^\s*{body.lstrip()}"
+    elif not left.strip():
+        return ""
+    return body + (r"\s*" if right != right.rstrip() else "")
 
 
 def _common(texts: Sequence[str]) -> str:
