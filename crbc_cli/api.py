@@ -30,7 +30,7 @@ from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
 from crbc_cli.engine.profile import ProfileReport, profile_logs
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.engine.reader import Reader
-from crbc_cli.engine.sweep import plan, score_of
+from crbc_cli.engine.sweep import plan_entries, score_of
 from crbc_cli.errors import OptionError
 from crbc_cli.logs.columns import Field
 from crbc_cli.logs.sources import Source, resolve
@@ -206,7 +206,8 @@ def compare(
     asked = CompareOptions(**{name: options.pop(name) for name in own if name in options})
     settings, clock = settings or Settings.from_flat(options), clock or Clock()
     notes = notes or Notes()
-    readers, entries = plan(resolve(inputs), settings, methods, sweep, score, clock, notes)
+    sources = resolve(inputs)
+    readers, entries = plan_entries(sources, settings, methods, sweep, score, clock, notes)
     return compare_logs(readers, entries, asked, clock, notes)
 
 

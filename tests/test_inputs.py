@@ -404,7 +404,7 @@ def test_types_of_columns_nobody_needs_do_not_matter(tmp_path: Path) -> None:
             each(
                 info=lambda row: drifting[row["step"]],
                 reward=lambda row: "high" if row["step"] else 1,
-                is_action_valid=lambda row: "yes",
+                is_action_valid=lambda row: 2 + row["step"],
             )
         )
     )

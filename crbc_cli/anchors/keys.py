@@ -374,13 +374,9 @@ class _Part:
     def _hash_values(self, values: pl.Series) -> pl.Series:
         """Strings hash as in a text column, anything else by its canonical encoding."""
         if self._as_logged(values):
-            text = apply_ops(self._tagged(_TEXT), self.ops)
-            size = text.str.len_bytes().fill_null(0)
-            return (
-                values.to_frame("text")
-                .select(key=self.hashed(self._tagged(_TEXT)), bytes=size)
-                .to_struct()
-            )
+            whole = apply_ops(self._tagged(_TEXT), self.ops)
+            texts = values.to_frame("text").select(whole).to_series()
+            return _keys_and_sizes(texts, pl.Series(None, [None] * len(texts), pl.Binary))
         distinct = _distinct(values)
         contents = self.contents(distinct.to_list())
         texts = pl.Series([v if isinstance(v, str) else None for v in contents], dtype=pl.String)
@@ -388,14 +384,15 @@ class _Part:
             [None if v is None or isinstance(v, str) else encode(v) for v in contents],
             dtype=pl.Binary,
         )
-        key = (
-            texts.hash()
-            .set(texts.is_null(), None)
-            .fill_null(others.hash(_OTHER_SEED).set(others.is_null(), None))
-        )
-        size = texts.str.len_bytes().fill_null(others.bin.size()).fill_null(0)
-        found = pl.DataFrame({"key": key, "bytes": size.cast(pl.UInt32)}).to_struct()
-        return _spread(values, distinct, found)
+        return _spread(values, distinct, _keys_and_sizes(texts, others))
+
+
+def _keys_and_sizes(texts: pl.Series, others: pl.Series) -> pl.Series:
+    """Key and size of contents that are text, or encoded otherwise where text is null."""
+    key = texts.hash().set(texts.is_null(), None)
+    key = key.fill_null(others.hash(_OTHER_SEED).set(others.is_null(), None))
+    size = texts.str.len_bytes().fill_null(others.bin.size()).fill_null(0).cast(pl.UInt32)
+    return pl.DataFrame({"key": key, "bytes": size}).to_struct(texts.name)
 
 
 def _combined(keys: list[pl.Expr]) -> pl.Expr:

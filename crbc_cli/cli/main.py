@@ -65,12 +65,23 @@ def _program(
 
 
 def _register() -> None:
-    from crbc_cli.cli import annotate, check, coverage, explain, gate, methods, profile, schema
+    from crbc_cli.cli import (
+        annotate,
+        check,
+        compare,
+        coverage,
+        explain,
+        gate,
+        methods,
+        profile,
+        schema,
+    )
     from crbc_cli.cli import filter as filter_command
 
     for module in (
         annotate,
         check,
+        compare,
         coverage,
         explain,
         filter_command,

@@ -70,28 +70,32 @@ class Audit:
         """No row is beyond the tolerance."""
         return not self.beyond
 
+    def row(self) -> dict[str, Any]:
+        """For `--csv`."""
+        return {
+            "column": self.column,
+            "method": self.chosen.method.name,
+            "score": self.score,
+            "like": self.like or None,
+            "tolerance": self.tolerance,
+            "passed": self.passed,
+            "rows": self.rows,
+            "rows_beyond": self.beyond,
+            "rows_only_logged": self.only_logged,
+            "rows_only_recomputed": self.only_recomputed,
+            "largest_difference": self.difference,
+            "place": self.place,
+            "logged": self.logged,
+            "recomputed": self.recomputed,
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return {
             "schema_version": REPORT_SCHEMA_VERSION,
             "report": "compare",
-            "audit": {
-                "column": self.column,
-                "score": self.score,
-                "like": self.like or None,
-                **self.chosen.echo(),
-                "tolerance": self.tolerance,
-                "passed": self.passed,
-                "rows": self.rows,
-                "rows_beyond": self.beyond,
-                "rows_only_logged": self.only_logged,
-                "rows_only_recomputed": self.only_recomputed,
-                "largest_difference": self.difference,
-                "place": self.place,
-                "logged": self.logged,
-                "recomputed": self.recomputed,
-                "other_conventions": dict(self.others),
-            },
+            "audit": self.row()
+            | {"method_options": self.chosen.echo(), "other_conventions": dict(self.others)},
             "options": dict(self.options),
         }
 

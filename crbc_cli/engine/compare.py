@@ -71,7 +71,7 @@ def compare_logs(
     Agreement is that of the first cut of each size; the rest is averaged over cuts.
 
     Args:
-      readers, entries: of `crbc_cli.engine.sweep.plan`.
+      readers, entries: of `crbc_cli.engine.sweep.plan_entries`.
       options: what is compared.
       clock, notes: filled.
     Raises:

@@ -11,6 +11,7 @@ from crbc_cli.errors import OptionError
 from crbc_cli.methods.agreement import Agreement
 from crbc_cli.methods.fidelity import METRICS, Errors
 from crbc_cli.methods.intervals import Interval
+from crbc_cli.methods.registry import Chosen
 from crbc_cli.tables import REPORT_SCHEMA_VERSION
 
 __all__ = ["Comparison", "Difference", "PairAgreement", "Result", "Size"]
@@ -176,7 +177,8 @@ class Comparison:
                     "label": entry.label,
                     "setting": dict(entry.setting),
                     "score": entry.score,
-                    **entry.chosen.echo(),
+                    "method": entry.chosen.method.name,
+                    "method_options": _options(entry.chosen),
                 }
                 for entry in self.entries
             ],
@@ -203,6 +205,10 @@ class Comparison:
             ],
             "options": dict(self.options),
         }
+
+
+def _options(chosen: Chosen) -> dict[str, Any]:
+    return {name: value for name, value in chosen.echo().items() if name != "method"}
 
 
 def _metrics(metrics: Metrics | None) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from crbc_cli.anchors.keys import Keys, keyed, text_of
 from crbc_cli.anchors.rulefile import RuleFile
 from crbc_cli.anchors.values import VIEWS
 from crbc_cli.engine.clock import Clock
-from crbc_cli.errors import ColumnError, OptionError
+from crbc_cli.errors import ColumnError, OptionError, OutcomeError
 from crbc_cli.logs.batch import Batch
 from crbc_cli.logs.columns import Field, conform, refuse_null
 from crbc_cli.logs.formats.jsonl import LineReport
@@ -266,7 +266,7 @@ def _load_batch(
         field = by_name.get(series.name)
         try:
             columns.append(series if field is None else conform(series, field, batch.where))
-        except ColumnError:
+        except (ColumnError, OutcomeError):
             if field is None or not field.lenient:
                 raise
     rows = batch.rows

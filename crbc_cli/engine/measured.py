@@ -1,6 +1,7 @@
 """Entries of a comparison measured on cuts of a log into groups, and averaged over the cuts."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import combinations
 
@@ -18,6 +19,7 @@ from crbc_cli.methods.intervals import Interval, clustered_mean
 __all__ = ["Measured", "differences_of", "measure", "results_of", "size_of"]
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -63,44 +65,38 @@ def size_of(part: Sequence[Measured]) -> Size:
 
 
 def results_of(part: Sequence[Measured], in_value_units: Sequence[bool]) -> Iterator[Result]:
+    """Each entry on the cuts of one size; `in_value_units` says whose numbers are."""
     for entry, value_units in enumerate(in_value_units):
-        found = [(done.fidelity[entry], done.task) for done in part if done.fidelity]
-        metrics = {
-            name: Interval.averaged([clustered_mean(f.metrics[name], task) for f, task in found])
-            for name in METRICS
-        }
-        errors = [f.errors for f, _ in found]
+        found = [done.fidelity[entry] for done in part if done.fidelity]
         yield Result(
             entry,
             part[0].size,
             float(np.mean([done.credited[entry] for done in part])),
-            metrics if found else None,
-            _mean_errors(errors, value_units) if found else None,
+            _averaged(part, [one.metrics for one in found]) if found else None,
+            _mean_errors([one.errors for one in found], value_units) if found else None,
         )
+
+
+def differences_of(part: Sequence[Measured]) -> Iterator[Difference]:
+    """Every pair of entries on the cuts of one size, paired inside groups."""
+    for a, b in combinations(range(len(part[0].fidelity)), 2):
+        pairs = [(done.fidelity[a].metrics, done.fidelity[b].metrics) for done in part]
+        less = [{name: x[name] - y[name] for name in METRICS} for x, y in pairs]
+        yield Difference(a, b, part[0].size, _averaged(part, less))
+
+
+def _averaged(
+    part: Sequence[Measured], values: Sequence[Mapping[str, Floats]]
+) -> dict[str, Interval]:
+    """Mean over groups of each metric, on average over cuts."""
+    return {
+        name: Interval.averaged(
+            [clustered_mean(v[name], done.task) for v, done in zip(values, part, strict=True)]
+        )
+        for name in METRICS
+    }
 
 
 def _mean_errors(errors: Sequence[Errors], in_value_units: bool) -> Errors:
     mean = Errors(*(float(x) for x in np.mean([astuple(e) for e in errors], axis=0)))
-    return mean if in_value_units else replace(mean, rmse=float("nan"))
-
-
-def differences_of(part: Sequence[Measured]) -> Iterator[Difference]:
-    """Every pair of entries, paired inside groups."""
-    for a, b in combinations(range(len(part[0].fidelity)), 2):
-        yield Difference(
-            a,
-            b,
-            part[0].size,
-            {
-                name: Interval.averaged(
-                    [
-                        clustered_mean(
-                            done.fidelity[a].metrics[name] - done.fidelity[b].metrics[name],
-                            done.task,
-                        )
-                        for done in part
-                    ]
-                )
-                for name in METRICS
-            },
-        )
+    return mean if in_value_units else replace(mean, rmse=math.nan)

@@ -21,7 +21,7 @@ from crbc_cli.methods.registry import Chosen, parse_methods
 from crbc_cli.notes import Notes
 from crbc_cli.options import CreditOptions, Settings, parse_depth
 
-__all__ = ["SCORES", "Entry", "plan", "score_of"]
+__all__ = ["SCORES", "Entry", "plan_entries", "score_of"]
 
 SCORES = ("credit", "step_credit", "advantage")
 """Numbers that methods can be compared by."""
@@ -70,7 +70,7 @@ def score_of(chosen: Chosen, score: str | None) -> str:
     return score
 
 
-def plan(
+def plan_entries(
     sources: Sequence[Source],
     settings: Settings,
     methods: str,

@@ -181,8 +181,8 @@ def _cosine(gradient: Floats, truth: Truth) -> Floats:
 def _errors(x: Floats, y: Floats) -> Errors:
     if not len(x):
         return Errors(math.nan, math.nan, math.nan, math.nan)
-    square = float(x @ x)
-    factor = float(x @ y) / square if square else 0.0
+    square = np.sum(x * x)
+    factor = np.sum(x * y) / square if square else 0.0
     clear = np.abs(y) > _CLEAR
     hits = np.where(x == 0, 0.5, np.sign(x) == np.sign(y))[clear]
     return Errors(
@@ -194,4 +194,4 @@ def _errors(x: Floats, y: Floats) -> Errors:
 
 
 def _root_mean_square(values: Floats) -> float:
-    return math.sqrt(float(values @ values) / len(values))
+    return math.sqrt(float(np.mean(values * values)))

@@ -40,6 +40,11 @@ class Agreement:
     hit: Floats
     known: Bools
 
+    @property
+    def miss(self) -> Floats:
+        """Share of the other rollouts' visits with another outcome, float64 (n,)."""
+        return self.known - self.hit
+
     @cached_property
     def hits(self) -> float:
         """Expected number of visits foretold."""
@@ -119,6 +124,6 @@ def truth_scores(group: Ints, anchor: Ints, rollout: Ints, truth: Ints) -> Truth
 def distinct_per(code: Ints, value: Ints) -> Ints:
     """Distinct values of each dense code, int64 (codes,)."""
     cell = codes(code, value)
-    of = np.empty(int(cell.max()) + 1, np.int64)
+    of = np.empty(int(cell.max(initial=-1)) + 1, np.int64)
     of[cell] = code
-    return np.bincount(of, minlength=int(code.max()) + 1)
+    return np.bincount(of, minlength=int(code.max(initial=-1)) + 1)

@@ -5,6 +5,7 @@ Every field a report always has is required; more may be added within one schema
 
 from typing import Any
 
+from crbc_cli.report.compare_shape import COMPARE, COMPARE_AUDIT
 from crbc_cli.report.explain_shape import EXPLAIN_GROUP, EXPLAIN_STEP
 from crbc_cli.report.shapes import (
     DEPTH,
@@ -188,6 +189,8 @@ _PROFILE = {
 
 _SHAPES: tuple[tuple[str, str, dict[str, Schema]], ...] = (
     ("check", "crbc check", _CHECK),
+    ("compare", "crbc compare", COMPARE),
+    ("compare", "crbc compare --audit", COMPARE_AUDIT),
     ("coverage", "crbc coverage", _COVERAGE),
     ("explain", "crbc explain: a group", EXPLAIN_GROUP),
     ("explain", "crbc explain --step", EXPLAIN_STEP),

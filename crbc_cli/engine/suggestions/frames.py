@@ -82,6 +82,11 @@ class Template:
             return rf"^[>\s]*{pattern}\s*$"
         return rf"^\s*{pattern}" + (r"(?:[.,:;!?]|\s*$)" if self.words.endswith("}") else "")
 
+    @property
+    def unnamed(self) -> str:
+        """The pattern without names, for lists of patterns."""
+        return re.sub(r"\(\?<\w>", "(?:", self.pattern)
+
 
 def escaped(text: str) -> str:
     """Text as a regular expression (Rust syntax) in which any white space matches any."""

@@ -44,7 +44,9 @@ _LABEL = re.compile(r"(?:[^\W\d_][\w-]*[^\w\n]*)?[^\w\n]*$")
 _INTRODUCTION = re.compile(r"(?:^|(?<=\s))[(\[{<|]?(?:[^\W\d][\w-]*?[\s:=#-]+){0,3}[^\w\s]*\s*$")
 _AFTER = re.compile(r"[^\w\n]{0,3}")
 _CLOSING = re.compile(r"[)\]}>|,;.:]*\s*")
+_OUT_OF = re.compile(r"\s*(?:of|/)\s*\d+[)\]}>|,;.:]*\s*")
 _MOST_ROWS = 6000
+_BEHIND = 60
 _LEAST_ROWS = 10
 _MOST_CONTEXTS = 200
 _NEW = 0.5
@@ -92,12 +94,14 @@ def span_kind(match: "re.Match[str]") -> str:
 
 @dataclass(frozen=True)
 class _Span:
-    """One occurrence: what stands around it, its value, and the text before and after it."""
+    """One occurrence: its value, the text since the span before, some text behind it, and whether
+    it is the first of its text."""
 
     kind: str
     value: str
     left: str
     right: str
+    first: bool
 
     @property
     def context(self) -> tuple[str, str, str]:
@@ -135,9 +139,8 @@ def masks(sample: Sample, rules: RuleFile) -> list[Mask]:
 def _spans(text: str) -> Iterator[_Span]:
     end = 0
     for match in SPAN.finditer(text):
-        following = SPAN.search(text, match.end())
-        stop = following.start() if following else len(text)
-        yield _Span(span_kind(match), match[0], text[end : match.start()], text[match.end() : stop])
+        left, right = text[end : match.start()], text[match.end() : match.end() + _BEHIND]
+        yield _Span(span_kind(match), match[0], left, right, end == 0)
         end = match.end()
 
 
@@ -251,10 +254,11 @@ def _pattern(kind: str, spans: Sequence[_Span]) -> str:
     where that is too little to know them by."""
     left = _common([span.left[::-1] for span in spans])[::-1]
     right = _common([span.right for span in spans])
-    at_start = all(span.left == left for span in spans) and not spans[0].left.strip(" \t\n([{<|")
-    introduction = _INTRODUCTION.search(re.split(r"[\n.!?]", left)[-1])
-    left = introduction[0] if introduction else ""
-    closing = _CLOSING.match(right)
+    at_start = all(span.first and span.left == left for span in spans) and "\n" not in left.strip()
+    if not at_start:
+        introduction = _INTRODUCTION.search(re.split(r"[\n.!?]", left)[-1])
+        left = introduction[0] if introduction else ""
+    closing = _OUT_OF.match(right) or _CLOSING.match(right)
     right = closing[0] if closing else ""
     at_end = all(not span.right[len(right) :].strip() for span in spans)
     core = _PATTERNS[kind]
