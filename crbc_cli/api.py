@@ -24,6 +24,7 @@ from crbc_cli.engine.gate import GateReport, measure_gate
 from crbc_cli.engine.gate_features import groups_of_features
 from crbc_cli.engine.gate_groups import groups_of_logs
 from crbc_cli.engine.gate_options import GateRule
+from crbc_cli.engine.growth import say_growing_anchors
 from crbc_cli.engine.locate import GroupSearch, find_step, sources_named
 from crbc_cli.engine.output import OutputPlan, plan_outputs, write_output
 from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "COMPARED",
     "Annotated",
     "annotate",
     "audit",
@@ -57,6 +59,10 @@ __all__ = [
     "prepared_logs",
     "profile",
 ]
+
+
+COMPARED = "grpo,gigpo,graphgpo,g2po,gated-bepo,crbc"
+"""What `compare` sets side by side unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,8 @@ def annotate(
     groups = rollouts = 0
     tables: dict[Source, pl.DataFrame] = {}
     for part in reader.parts:
-        log = reader.read(part, following=following, anchor_id=anchor_id)
+        log = reader.read(part, following=following, anchor_id=anchor_id, lengths=True)
+        say_growing_anchors(log)
         groups += log.rollouts.groups
         rollouts += len(log.rollouts.group)
         if not dry_run:
@@ -178,7 +185,7 @@ def annotate(
 
 def compare(
     inputs: Sequence[str],
-    methods: str = "grpo,gigpo,graphgpo,g2po,gated-bepo,crbc",
+    methods: str = COMPARED,
     *,
     sweep: Sequence[str] = (),
     score: str | None = None,
@@ -264,7 +271,7 @@ def coverage(
     """
     settings = settings or Settings.from_flat(options)
     clock = clock or Clock()
-    logs = prepared_logs(inputs, settings, clock, notes or Notes())
+    logs = prepared_logs(inputs, settings, clock, notes or Notes(), lengths=True)
     return measure_coverage(logs, clock, depths=depths, eligible=eligible, unit=unit)
 
 

@@ -189,9 +189,19 @@ class AnchorOptions(_Checked):
         "Actions the environment cannot parse, as rules tell: each its own, or one shared.",
         choices=("keep", "share"),
     )
+    merge_similar: float = _option(
+        0.0,
+        "Merge anchors of a group whose texts are at least so similar, 0.95 for instance; 0: none.",
+        metavar="X",
+    )
 
     def __post_init__(self) -> None:
         _Checked.__post_init__(self)
+        if not 0 <= self.merge_similar <= 1:
+            raise OptionError(
+                f"--merge-similar {self.merge_similar:g} is not between 0 and 1",
+                todo="for example --merge-similar 0.95",
+            )
         if not self.anchor:
             raise OptionError("--anchor names no column", todo="for example --anchor observation")
         if self.preset and self.rules:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from crbc_cli.methods.evidence import Evidence
 from crbc_cli.methods.gated_bepo import bellman_residual_sums
 from crbc_cli.methods.registry import METHODS
-from crbc_cli.methods.similarity import common_subsequence, first_fit, order_free, similarity
+from crbc_cli.methods.similarity import first_fit, order_free
 from crbc_cli.process.closure import local_values, solve_values
 from crbc_cli.process.distance import success_distance
 from crbc_cli.process.empirical import SUCCESS
@@ -489,28 +489,6 @@ def test_distance_goes_around_cycles_and_past_dead_ends() -> None:
 # --- similar anchors ------------------------------------------------------------------------------
 
 
-def test_common_subsequence_by_hand() -> None:
-    assert common_subsequence("ABCBDAB", "BDCABA") == 4
-    assert common_subsequence("same", "same") == 4
-    assert common_subsequence("", "abc") == 0
-    assert common_subsequence("aXbXc", "abc") == 3
-    assert similarity("", "") == 1.0
-    assert similarity("abcd", "abce") == pytest.approx(6 / 8)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_common_subsequence_is_the_table(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    a, b = ("".join(rng.choice(list("abc"), rng.integers(0, 15))) for _ in range(2))
-    table = np.zeros((len(a) + 1, len(b) + 1), int)
-    for i, x in enumerate(a, 1):
-        for j, y in enumerate(b, 1):
-            table[i, j] = (
-                table[i - 1, j - 1] + 1 if x == y else max(table[i - 1, j], table[i, j - 1])
-            )
-    assert common_subsequence(a, b) == common_subsequence(b, a) == table[-1, -1]
-
-
 # 50 letters each; neighbours differ in two of them (ratio 0.96), the outer two in four (0.92).
 CHAIN = ["a" * 46 + "wwxx", "a" * 46 + "wwyy", "a" * 46 + "zzyy"]
 
@@ -531,7 +509,6 @@ def test_difflib_looks_at_the_second_text_only() -> None:
     other = "q" + one
     assert first_fit([one, other], 0.95).tolist() == [0, 0]
     assert first_fit([other, one], 0.95).tolist() == [0, 1]
-    assert similarity(one, other) == similarity(other, one) == 462 / 463
     assert order_free([one, other], 0.95).tolist() == [0, 0]
     assert order_free([other, one], 0.95).tolist() == [0, 0]
 

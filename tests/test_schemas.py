@@ -83,6 +83,9 @@ def test_output_fits_the_credit_schema(tmp_path: Path) -> None:
 # Every report, with what makes its parts appear.
 REPORTS: dict[str, list[object]] = {
     "check": ["check", SOKOBAN, SAMPLES / "broken" / "torn-last-line.jsonl"],
+    "compare": ["compare", SOKOBAN, "--truth", "true_advantage", "--sweep", "depth=0,inf"],
+    "compare without a truth": ["compare", SAMPLES / "broken" / "empty.jsonl"],
+    "compare with a logged number": ["compare", SOKOBAN, "--audit", "true_advantage"],
     "coverage": ["coverage", SOKOBAN],
     "coverage of nothing": ["coverage", SAMPLES / "broken" / "empty.jsonl"],
     "coverage by anchors": ["coverage", GOLDEN, "--unit", "anchors", "--depth", "1"],

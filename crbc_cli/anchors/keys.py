@@ -9,7 +9,9 @@ leave small columns behind (did this reply say "no-op", which slot was set to wh
 makes anchors of them once rollouts are in order.
 """
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +57,7 @@ class Keys:
       share_invalid: unparsable actions share one key.
       anchor_id: also give 128-bit digests.
       lengths: also give the reply's length in bytes.
+      texts: also give the reply's text.
     """
 
     anchor: tuple[str, ...]
@@ -67,6 +70,7 @@ class Keys:
     share_invalid: bool = False
     anchor_id: bool = False
     lengths: bool = False
+    texts: bool = False
 
     @classmethod
     def build(
@@ -95,6 +99,7 @@ class Keys:
             options.invalid_actions == "share",
             anchor_id,
             lengths,
+            options.merge_similar > 0,
         )
 
 
@@ -104,7 +109,7 @@ def keyed(frame: pl.LazyFrame, kinds: Mapping[str, ValueKind], keys: Keys) -> pl
     Gives `reply_key` (UInt64, null where there is no reply or it says that nothing changed) and
     `action_key` (UInt64; a null action has a key like any other), and as the rules ask `no_op`,
     `thought`, `column NAME` and the slot columns of `carry.py`; the same with the prefix `next `
-    for the observation after a row; `reply_digest` and `anchor_bytes` on request.
+    for the observation after a row; `reply_digest`, `anchor_bytes` and `reply_text` on request.
     """
     action = _action(keys, kinds.get("action", "text"))
     added: dict[str, pl.Expr] = {}
@@ -162,6 +167,9 @@ def _reply_columns(
     added = {f"{prefix}{name}": column for name, column in columns.items()}
     found = [part.key_and_size(signs) for part in parts]
     added[f"{prefix}reply_key"] = said(_combined([key for key, _ in found]))
+    if keys.texts and not prefix:
+        contents = [part.content_text() for part in parts]
+        added["reply_text"] = said(pl.concat_str(contents, separator="\n", ignore_nulls=True))
     if keys.lengths and not prefix:
         added["anchor_bytes"] = pl.sum_horizontal(size for _, size in found)
     if keys.anchor_id:
@@ -323,6 +331,18 @@ class _Part:
         dtype = pl.Struct({"key": pl.UInt64, "bytes": pl.UInt32})
         return pl.col(self.name).map_batches(self._hash_values, return_dtype=dtype)
 
+    def content_text(self) -> pl.Expr:
+        """The content as text or JSON; null where there is none or it holds bytes or pixels."""
+        if self._plain:
+            return apply_ops(self._tagged(pl.col(self.name)), self.ops)
+
+        def texts(values: pl.Series) -> pl.Series:
+            distinct = _distinct(values)
+            found = [_readable(value) for value in self.contents(distinct.to_list())]
+            return _spread(values, distinct, pl.Series(found, dtype=pl.String))
+
+        return pl.col(self.name).map_batches(texts, return_dtype=pl.String)
+
     def contents(self, values: list[Any]) -> list[Any]:
         """Each value after its rules; operations see all strings inside them at once."""
         found = [None if v is None else self._viewed(v) for v in values]
@@ -363,13 +383,7 @@ class _Part:
         if self._as_logged(values):
             return values.to_frame(self.name).select(self._tagged(pl.col(self.name))).to_series()
 
-        def of(value: Any) -> str | None:
-            viewed = self._viewed(value)
-            if viewed is None or isinstance(viewed, str):
-                return viewed
-            return msgspec.json.encode(viewed, enc_hook=str, order="sorted").decode()
-
-        return _by_distinct(values, of, pl.String)
+        return _by_distinct(values, lambda value: _as_text(self._viewed(value)), pl.String)
 
     def _hash_values(self, values: pl.Series) -> pl.Series:
         """Strings hash as in a text column, anything else by its canonical encoding."""
@@ -393,6 +407,22 @@ def _keys_and_sizes(texts: pl.Series, others: pl.Series) -> pl.Series:
     key = key.fill_null(others.hash(_OTHER_SEED).set(others.is_null(), None))
     size = texts.str.len_bytes().fill_null(others.bin.size()).fill_null(0).cast(pl.UInt32)
     return pl.DataFrame({"key": key, "bytes": size}).to_struct(texts.name)
+
+
+def _readable(value: Any) -> str | None:
+    """Text as it is, JSON-like values as JSON, null for anything that people do not read."""
+    if value is None or isinstance(value, str):
+        return value
+    with suppress(TypeError, RecursionError):
+        return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return None
+
+
+def _as_text(value: Any) -> str | None:
+    """Text as it is, anything else as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value, enc_hook=str, order="sorted").decode()
 
 
 def _combined(keys: list[pl.Expr]) -> pl.Expr:

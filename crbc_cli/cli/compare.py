@@ -148,37 +148,18 @@ def register(app: typer.Typer) -> None:
         from crbc_cli.engine.clock import Clock
         from crbc_cli.notes import Notes
 
-        notes, clock = Notes(), Clock()
-        with clock("import"):
-            from crbc_cli import api
-            from crbc_cli.report.compare import audit_lines, compare_report
         if audit is not None:
             if truth is not None or sweep or group_size:
                 raise OptionError("--audit takes no --truth, --sweep or --group-size")
-            done = api.audit(
-                run.logs,
-                audit,
-                method=methods,
-                score=score or "advantage",
-                tolerance=tolerance,
-                settings=run.settings,
-                clock=clock,
-                notes=notes,
-            )
-            if json:
-                print_json(done.to_dict())
-            elif csv:
-                print_csv([done.row()])
-            else:
-                show(*audit_lines(done))
-            finish(run, notes, clock)
-            if not done.passed:
-                raise SystemExit(1)
+            _audit(run, audit, methods, score or "advantage", tolerance, json=json, csv=csv)
             return
+        notes, clock = Notes(), Clock()
+        with clock("import"):
+            from crbc_cli import api
         logs, swept = _split(run.logs, sweep or [])
         report = api.compare(
             logs,
-            **({"methods": methods} if methods else {}),
+            methods or api.COMPARED,
             sweep=swept,
             score=score,
             settings=run.settings,
@@ -197,8 +178,44 @@ def register(app: typer.Typer) -> None:
         elif csv:
             print_csv(report.rows_of_results())
         else:
+            from crbc_cli.report.compare import compare_report
+
             show(*compare_report(report, against))
         finish(run, notes, clock)
+
+
+def _audit(
+    run: Run, column: str, methods: str, score: str, tolerance: float, *, json: bool, csv: bool
+) -> None:
+    """Recomputes a logged column and ends with 1 beyond the tolerance."""
+    from crbc_cli.cli.console import finish, print_csv, print_json, show
+    from crbc_cli.engine.clock import Clock
+    from crbc_cli.notes import Notes
+
+    notes, clock = Notes(), Clock()
+    with clock("import"):
+        from crbc_cli import api
+    done = api.audit(
+        run.logs,
+        column,
+        method=methods,
+        score=score,
+        tolerance=tolerance,
+        settings=run.settings,
+        clock=clock,
+        notes=notes,
+    )
+    if json:
+        print_json(done.to_dict())
+    elif csv:
+        print_csv([done.row()])
+    else:
+        from crbc_cli.report.compare import audit_lines
+
+        show(*audit_lines(done))
+    finish(run, notes, clock)
+    if not done.passed:
+        raise SystemExit(1)
 
 
 def _split(words: list[str], sweep: list[str]) -> tuple[list[str], list[str]]:

@@ -81,7 +81,8 @@ def without_key_columns(
     order[rollouts.copies[:, 0]] = rollouts.copies[:, 1]
     taken = pl.Series(order >= 0)
     at = np.maximum(order, 0)
-    bare = frame.drop([c for c in frame.columns if _is_key_column(c)], "reply_digest", strict=False)
+    used = ("reply_digest", "reply_text", *(c for c in frame.columns if _is_key_column(c)))
+    bare = frame.drop(used, strict=False)
     if not len(rollouts.row):
         return bare.with_columns(pl.lit(None, pl.UInt64).alias("anchor_key"))
     keys = pl.Series("anchor_key", anchors.key[at])

@@ -77,6 +77,11 @@ def compare_logs(
     Raises:
       CrbcError: see `crbc_cli.errors`.
     """
+    if options.group_sizes and any(r.settings.anchor.merge_similar for r in readers):
+        raise OptionError(
+            "--merge-similar looks at the groups of the log, not at those of --group-size",
+            todo="leave one of them out",
+        )
     logs = list(_read(readers, entries, options))
     ground = ground_of(logs[0], options.truth, options.state, options.task, notes)
     measured: list[Measured] = []

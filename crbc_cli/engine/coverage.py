@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.growth import say_growing_anchors
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.errors import OptionError
 from crbc_cli.methods.crbc import gate
@@ -139,6 +140,7 @@ def measure_coverage(
             )
     tallies = []
     for log in logs:
+        say_growing_anchors(log)
         for chunk in log.chunks(clock):
             with clock("coverage"):
                 tallies.append(_tally(chunk.process, eligible, unit))

@@ -11,6 +11,7 @@ from crbc_cli.anchors.ids import dense_ids
 from crbc_cli.engine.anchoring import anchor_rows, without_key_columns
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.load import Loaded
+from crbc_cli.engine.merging import merge_similar
 from crbc_cli.methods.trajectory import Episodes
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
@@ -176,6 +177,8 @@ def prepare(loaded: Loaded, settings: Settings, clock: Clock) -> Prepared:
             frame, rollouts, settings.outcome, settings.group_advantage, loaded.place, notes
         )
         _say_repeated_reward(frame, rollouts, notes)
+        threshold = settings.anchor.merge_similar
+        frame = merge_similar(frame, rollouts, loaded.rules, threshold, loaded.place, notes)
         anchors = anchor_rows(frame, rollouts, loaded.rules)
         continues = outcomes.cut & anchors.has_next & (settings.outcome.truncated == "bootstrap")
         return Prepared(

@@ -48,7 +48,8 @@ class Entry:
     @property
     def name(self) -> str:
         """Label and setting."""
-        return " ".join([self.label, *(f"{k}={v}" for k, v in self.setting.items())])
+        own = {k.removeprefix(f"{self.label}."): v for k, v in self.setting.items()}
+        return " ".join([self.label, *(f"{k}={v}" for k, v in own.items())])
 
 
 def score_of(chosen: Chosen, score: str | None) -> str:

@@ -1,29 +1,37 @@
-"""Merging anchors whose texts are nearly equal: the similarity mode of GiGPO, in two variants.
+"""Merging anchors whose texts are nearly equal: `--merge-similar`, and GiGPO's similarity mode.
 
-* first-fit, the published one (`gigpo/core_gigpo.py`): texts in row order, each compared with the
-  first member of each cluster so far by `difflib.SequenceMatcher(None, text, first).ratio()`; the
-  first cluster that reaches the threshold takes it. What is merged depends on the order of rows,
-  and the ratio on which text comes second: for texts of 200 characters and more difflib ignores
-  frequent characters of the second one.
 * order-free: texts a and b are alike if 2·LCS(a, b)/(|a| + |b|) reaches the threshold, with LCS
-  the length of their longest common subsequence; clusters are the connected components of that
-  relation. Neither order nor direction matters; texts may be merged through others between them.
+  the length of their longest common subsequence in characters (rapidfuzz's normalised Indel
+  similarity; Hyyrö, Bit-parallel LCS-length computation revisited, 2004). Clusters are the
+  connected components of that relation: neither order nor direction matters. Two texts of a
+  cluster need not be alike themselves; such chains of small steps can lead far, so they are
+  counted.
+* first-fit, published with GiGPO (`gigpo/core_gigpo.py`): texts in row order, each compared with
+  the first member of each cluster so far by `difflib.SequenceMatcher(None, text, first).ratio()`;
+  the first cluster that reaches the threshold takes it. What is merged depends on the order of
+  rows, and the ratio on which text comes second: for texts of 200 characters and more difflib
+  ignores frequent characters of the second one.
 
 Equal texts always meet in one cluster, so each anchor is compared once, at its first visit.
 """
 
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RULES", "common_subsequence", "merged_anchors", "similarity"]
+__all__ = ["MOST_TEXTS", "RULES", "Merged", "merged_anchors", "merged_texts"]
 
 Ints = NDArray[np.int64]
 
 RULES = ("order-free", "first-fit")
+MOST_TEXTS = 5000
+"""Comparing so many texts of 400 characters takes about half a minute, and the time grows with the
+square of their number."""
+_BLOCK = 256
+_ROUNDING = 1e-9
 
 
 def merged_anchors(texts: Sequence[str], group: Ints, rule: str, threshold: float) -> Ints:
@@ -69,45 +77,90 @@ def first_fit(texts: Sequence[str], threshold: float) -> Ints:
 
 def order_free(texts: Sequence[str], threshold: float) -> Ints:
     """Connected components of the texts of one group; index of each one's first member."""
-    cluster = np.arange(len(texts))
-    letters = [Counter(text) for text in texts]
-    for later in range(1, len(texts)):
-        for earlier in range(later):
-            if cluster[earlier] == cluster[later]:
-                continue
-            total = len(texts[earlier]) + len(texts[later])
-            shared = (letters[earlier] & letters[later]).total()
-            if 2 * shared < threshold * total:
-                continue
-            if similarity(texts[earlier], texts[later]) >= threshold:
-                one, other = sorted((cluster[earlier], cluster[later]))
-                cluster[cluster == other] = one
-    return cluster
+    member = merged_texts(texts, threshold).member
+    _, first, component = np.unique(member, return_index=True, return_inverse=True)
+    return first[component]
 
 
-def similarity(a: str, b: str) -> float:
-    """2·LCS(a, b)/(|a| + |b|), 1 for two empty texts; symmetric, in [0, 1]."""
-    total = len(a) + len(b)
-    return 2 * common_subsequence(a, b) / total if total else 1.0
+@dataclass(frozen=True)
+class Merged:
+    """Connected components of some texts.
 
-
-def common_subsequence(a: str, b: str) -> int:
-    """Length of the longest common subsequence.
-
-    Source: Hyyrö, Bit-parallel LCS-length computation revisited (2004): one addition of |a|-bit
-    integers per character of b. What both texts begin and end with is counted beforehand.
+    Attributes:
+      member: int64 (n,), for each text the index of its component's first text in byte order.
+      chains: components of which some two texts are not alike.
+      least: lowest similarity of two texts of one component, over the chains if there are any;
+        1 if nothing was merged.
     """
-    shorter = min(len(a), len(b))
-    head = next((i for i in range(shorter) if a[i] != b[i]), shorter)
-    shorter -= head
-    tail = next((i for i in range(shorter) if a[-1 - i] != b[-1 - i]), shorter)
-    a, b = a[head : len(a) - tail], b[head : len(b) - tail]
-    where: dict[str, int] = {}
-    for i, letter in enumerate(a):
-        where[letter] = where.get(letter, 0) | 1 << i
-    full = (1 << len(a)) - 1
-    row = full
-    for letter in b:
-        match = row & where.get(letter, 0)
-        row = ((row + match) | (row - match)) & full
-    return head + tail + len(a) - row.bit_count()
+
+    member: Ints
+    chains: int
+    least: float
+
+
+def merged_texts(texts: Sequence[str], threshold: float) -> Merged:
+    """Connected components of texts that are alike; n²/2 comparisons.
+
+    Args:
+      texts: n texts in any order.
+      threshold: least similarity that merges, in [0, 1]; rounding errors count as reached.
+    """
+    order = sorted(range(len(texts)), key=lambda i: texts[i].encode("utf-8", "replace"))
+    ordered = [texts[i] for i in order]
+    one, other = _alike(ordered, threshold)
+    root = _components(len(ordered), one, other)
+    member = np.empty(len(texts), np.int64)
+    member[order] = np.array(order, np.int64)[root]
+    size = np.bincount(root, minlength=len(texts))
+    pairs = np.bincount(root[one], minlength=len(texts))
+    chains = np.flatnonzero(2 * pairs < size * (size - 1))
+    merged = chains if len(chains) else np.flatnonzero(size > 1)
+    least = [_least([ordered[i] for i in np.flatnonzero(root == r)]) for r in merged]
+    return Merged(member, len(chains), min(least, default=1.0))
+
+
+def _alike(texts: Sequence[str], threshold: float) -> tuple[Ints, Ints]:
+    """Index pairs i < j of texts whose similarity reaches the threshold."""
+    cutoff = max(threshold - _ROUNDING, 0.0)
+    ones, others = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for start in range(0, len(texts), _BLOCK):
+        found = _similarities(texts[start : start + _BLOCK], texts[start:], cutoff)
+        one, other = np.nonzero(found >= cutoff)
+        upper = one < other
+        ones.append(start + one[upper])
+        others.append(start + other[upper])
+    return np.concatenate(ones), np.concatenate(others)
+
+
+def _least(texts: Sequence[str]) -> float:
+    """Lowest similarity of any two texts."""
+    blocks = range(0, len(texts), _BLOCK)
+    return min(float(_similarities(texts[b : b + _BLOCK], texts[b:], 0.0).min()) for b in blocks)
+
+
+def _similarities(some: Sequence[str], others: Sequence[str], cutoff: float) -> NDArray[np.float64]:
+    """Similarity of each of `some` with each of `others`, 0 below the cutoff."""
+    from rapidfuzz.distance import Indel
+    from rapidfuzz.process import cdist
+
+    scorer = Indel.normalized_similarity
+    return cdist(some, others, scorer=scorer, score_cutoff=cutoff, dtype=np.float64)
+
+
+def _components(count: int, one: Ints, other: Ints) -> Ints:
+    """Lowest index of the connected component of each node, int64 (count,).
+
+    Args:
+      count: number of nodes.
+      one, other: int64 (m,), ends of the edges.
+    """
+    lowest = np.arange(count)
+    while True:
+        reached = np.minimum(lowest[one], lowest[other])
+        lower = lowest.copy()
+        np.minimum.at(lower, one, reached)
+        np.minimum.at(lower, other, reached)
+        lower = lower[lower]
+        if np.array_equal(lower, lowest):
+            return lowest
+        lowest = lower

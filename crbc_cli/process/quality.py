@@ -22,6 +22,7 @@ from crbc_cli.process.agreement import codes
 from crbc_cli.process.empirical import EmpiricalProcess
 
 __all__ = [
+    "START",
     "Conflicts",
     "MarkovTest",
     "PairOutcomes",
@@ -36,6 +37,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 START = -1
+"""Entry of a rollout's first visit."""
 _LEAST_VISITS = 4
 
 

@@ -16,7 +16,7 @@ __all__ = ["Place", "Rollouts", "arrange"]
 Place = Callable[[int], str]
 """Row of the step table -> `file:line` or `file row n`."""
 
-_LOCATION = ("source", "source_row", "reply_digest", "anchor_bytes")
+_LOCATION = ("source", "source_row", "reply_digest", "reply_text", "anchor_bytes")
 
 
 @dataclass(frozen=True)

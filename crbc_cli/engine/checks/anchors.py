@@ -4,11 +4,10 @@ import polars as pl
 
 from crbc_cli.engine.checks.codes import Finding, found
 from crbc_cli.engine.checks.facts import Facts
+from crbc_cli.engine.growth import GROWING_SHARE, GROWS
 
 __all__ = ["ANCHOR_CHECKS"]
 
-_GROWS = 0.9
-_GROWING_SHARE = 0.8
 _SHARED_SHARE = 0.1
 
 
@@ -45,8 +44,8 @@ def growing_anchors(facts: Facts) -> Finding | None:
         pool, unit, place = (longer if longer.height else rollouts), "rollouts", "last"
     else:
         pool, unit, place = facts.groups.filter(pl.col("visits") > 1), "groups", "first"
-    hit = pool.filter(pl.col("growth") >= _GROWS)
-    if hit.height <= _GROWING_SHARE * pool.height:
+    hit = pool.filter(pl.col("growth") >= GROWS)
+    if hit.height <= GROWING_SHARE * pool.height:
         return None
     if unit == "groups":
         where = facts.group_places(hit, "status")

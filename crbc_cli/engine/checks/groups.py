@@ -7,8 +7,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crbc_cli.engine.checks.facts import NO_PLACE
-from crbc_cli.engine.checks.rollouts import growth
 from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.growth import growth
 from crbc_cli.engine.prepare import Chunk, Prepared
 from crbc_cli.process.empirical import FAILURE, SUCCESS, EmpiricalProcess
 from crbc_cli.tables import GROUP_STATUSES

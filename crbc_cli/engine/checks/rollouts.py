@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from crbc_cli.anchors.keys import NULL_KEY
 from crbc_cli.engine.checks.facts import ENDINGS, NO_PLACE
+from crbc_cli.engine.growth import growth
 from crbc_cli.engine.prepare import Prepared
 
-__all__ = ["growth", "rollout_facts"]
+__all__ = ["rollout_facts"]
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -171,27 +172,6 @@ def _anchor_lengths(log: Prepared) -> dict[str, object]:
         "first_bytes": size[r.offsets[:-1]],
         "last_bytes": size[r.offsets[1:] - 1],
     }
-
-
-def growth(chain: Ints, step: Ints, size: Ints, chains: int) -> Floats:
-    """Spearman correlation of `size` with `step` inside each chain; NaN where either is constant.
-
-    Args:
-      chain: shape (n,), rollout or group of each visit.
-      step, size: shape (n,).
-      chains: number of chains.
-    Returns:
-      float64 (chains,).
-    """
-    ranks = (
-        pl.DataFrame({"chain": chain, "step": step, "size": size})
-        .with_columns(pl.col("step", "size").rank("average").over("chain"))
-        .group_by("chain", maintain_order=True)
-        .agg(pl.corr("step", "size").alias("rho"))
-    )
-    rho = np.full(chains, np.nan)
-    rho[ranks["chain"].to_numpy()] = ranks["rho"].fill_null(np.nan).to_numpy()
-    return rho
 
 
 def _batches(log: Prepared) -> pl.Series:

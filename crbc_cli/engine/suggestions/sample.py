@@ -16,6 +16,7 @@ from crbc_cli.engine.texts import row_texts
 from crbc_cli.logs.columns import ValueKind
 from crbc_cli.options import AnchorOptions
 from crbc_cli.process.agreement import Agreement, agreement, codes, distinct_per
+from crbc_cli.process.empirical import SUCCESS
 from crbc_cli.process.quality import Conflicts
 
 __all__ = ["SAMPLE_ROWS", "Keyed", "Sample", "Trial"]
@@ -60,7 +61,7 @@ class Trial:
 
     Attributes:
       rows: the anchors.
-      agreement: of the visits that are not a rollout's last, in row order.
+      agreement: of the visits whose outcome is known, in row order.
       at: int64 (v,), the rows of these visits.
       visits, anchors: sizes.
       shared: share of the visits on anchors of several rollouts.
@@ -93,20 +94,24 @@ class Sample:
     Attributes:
       group, rollout: int64 (n,), dense, non-decreasing.
       observation, action: String (n,), as logged, after message views and action tags.
+      success: bool (n,), the rollout succeeds with this row.
       columns: other key columns, `column NAME`.
       options: anchor options other than rules.
       rows: rows of the whole log.
       position: int64 (n,), row of the log's canonical order.
+      prefix: regular expression for what masks cut off the beginning of replies; "" if nothing.
     """
 
     group: Ints
     rollout: Ints
     observation: pl.Series
     action: pl.Series
+    success: Bools
     columns: pl.DataFrame
     options: AnchorOptions
     rows: int
     position: Ints
+    prefix: str = ""
     _bases: dict[tuple[Op, ...], Ints] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -135,6 +140,8 @@ class Sample:
             codes(r.rollout[position]),
             pl.Series("anchor:0", [text for text, _ in found], dtype=pl.String),
             pl.Series("action", [text for _, text in found], dtype=pl.String),
+            log.outcomes.success[r.rollout[position]]
+            & np.isin(position, r.offsets[1:] - 1, assume_unique=True),
             pl.DataFrame([frame[name].gather(row) for name in columns]),
             replace(anchor, anchor=anchor.anchor[:1], action_tag="", drop=(), rules="", preset=""),
             len(r.row),
@@ -153,6 +160,16 @@ class Sample:
         last: Bools = np.diff(self.rollout, append=-1) != 0
         return last
 
+    @property
+    def start(self) -> str:
+        """Regular expression for the beginning of a reply, behind the prefix."""
+        return rf"^\s*(?:{self.prefix})?\s*" if self.prefix else r"^\s*"
+
+    @property
+    def plain(self) -> pl.Series:
+        """Replies without the prefix, String (n,)."""
+        return self.observation.str.replace(self.start, "") if self.prefix else self.observation
+
     def trial(self, rules: RuleFile) -> Trial:
         """Tries rules."""
         return self.judge(self.rows_under(rules), self.base(rules))
@@ -165,20 +182,26 @@ class Sample:
           base: int64 (n,), what is to be foretold: the code of each row's own reply. It is the
             same whatever rules carry, so that all of them are judged by the same outcomes.
         """
-        at = np.flatnonzero(rows.visit & ~self.last)
+        at = np.flatnonzero(rows.visit & (~self.last | self.success))
         visits = np.flatnonzero(rows.visit)
         anchor = rows.anchor[visits]
         size = np.bincount(codes(anchor))
         several = distinct_per(codes(anchor), self.rollout[visits]) > 1
         return Trial(
             rows,
-            agreement(codes(rows.anchor[at], rows.action[at]), self.rollout[at], base[at + 1]),
+            agreement(
+                codes(rows.anchor[at], rows.action[at]), self.rollout[at], self.outcome(base)[at]
+            ),
             at,
             len(visits),
             len(size),
             float(size[several].sum() / max(len(visits), 1)),
             _conflicts(rows, self.rollout, visits),
         )
+
+    def outcome(self, base: Ints) -> Ints:
+        """What followed each row: code of the next reply, SUCCESS at the end, int64 (n,)."""
+        return np.where(self.last, SUCCESS, np.roll(base, -1))
 
     def base(self, rules: RuleFile) -> Ints:
         """Code of each row's reply after text operations, int64 (n,); nothing is carried."""

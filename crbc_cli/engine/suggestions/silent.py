@@ -7,19 +7,17 @@
   on as others do from the situation before: inheriting that anchor lets them foretell it.
 """
 
-import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from crbc_cli.anchors.rulefile import RuleFile
-from crbc_cli.engine.suggestions.frames import command_frame, escaped, reply_templates
+from crbc_cli.engine.suggestions.frames import Frames, command_frame, escaped
 from crbc_cli.engine.suggestions.sample import Sample, Trial
+from crbc_cli.engine.suggestions.slots import REFUSAL
 from crbc_cli.process.agreement import agreement, codes
 
 __all__ = ["EMPTY", "Pattern", "no_op_candidates", "thoughts", "worth_inheriting"]
@@ -33,10 +31,11 @@ _LEAST_SHARE = 0.002
 _MOST = 16
 _LONGEST = 80
 
+_SURE = 0.95
+_DISTINCT = 0.2
 _FORETOLD = 0.9
 _VERBS = 3
 _OFTEN = 0.3
-_REFUSAL = re.compile(r"\b(?:not|no|nothing|can't|cannot|don't|already|unable|invalid)\b", re.I)
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -65,7 +64,7 @@ def thoughts(sample: Sample) -> list[Pattern]:
     table = pl.DataFrame(
         {
             "action": sample.action,
-            "reply": sample.observation.shift(-1).str.strip_chars(),
+            "reply": sample.plain.shift(-1).str.strip_chars(),
             "last": sample.last,
         }
     ).with_columns(
@@ -80,14 +79,14 @@ def thoughts(sample: Sample) -> list[Pattern]:
             pl.len().alias("rows"),
             pl.col("action").n_unique().alias("distinct"),
             (pl.col("reply") == "").mean().alias("empty"),
-            pl.col("reply").mode().first().alias("usual"),
+            pl.col("reply").mode().alias("usual"),
         )
         .filter(pl.col("rows") >= _LEAST_ROWS)
     )
     found = []
     for head, mark, rows, distinct, empty, usual in heads.iter_rows():
         own = answered.filter((pl.col("head") == head) & (pl.col("mark") == mark))["reply"]
-        reply = usual if empty < _SURE else ""
+        reply = "" if empty >= _SURE else min(usual)
         share = (own == reply).sum() / len(own)
         elsewhere = int((answered["reply"] == reply).sum()) - int((own == reply).sum())
         alone = reply == "" or elsewhere <= 0.02 * len(own)
@@ -100,11 +99,7 @@ def thoughts(sample: Sample) -> list[Pattern]:
     return found
 
 
-_SURE = 0.95
-_DISTINCT = 0.2
-
-
-def no_op_candidates(sample: Sample, rules: RuleFile, step: Bools) -> list[Pattern]:
+def no_op_candidates(sample: Sample, frames: Frames, rules: RuleFile, now: Trial) -> list[Pattern]:
     """Patterns of replies that come in many situations, the most frequent first.
 
     A reply may say that nothing changed if commands with different verbs get it, or if commands of
@@ -113,20 +108,20 @@ def no_op_candidates(sample: Sample, rules: RuleFile, step: Bools) -> list[Patte
 
     Args:
       sample: rows.
+      frames: its templates.
       rules: rules so far; replies they already know are left out.
-      step: bool (n,), rows whose action is an environment step.
+      now: their trial.
     """
-    now = sample.trial(rules).rows.anchor
-    follows = ~sample.first & np.roll(step, 1)
+    follows = ~sample.first & np.roll(~now.rows.thought, 1)
     known = [*rules.no_op, *rules.missing]
     if known:
         told = sample.observation.str.contains("|".join(f"(?:{p})" for p in known))
         follows &= ~told.fill_null(False).to_numpy()
     table = pl.DataFrame(
         {
-            "head": sample.observation.str.extract(_SENTENCE, 1).str.strip_chars(),
+            "head": sample.plain.str.extract(_SENTENCE, 1).str.strip_chars(),
             "group": sample.group,
-            "before": np.roll(now, 1),
+            "before": np.roll(now.rows.anchor, 1),
             "command": sample.action.shift(1),
         }
     ).filter(pl.Series(follows))
@@ -146,19 +141,19 @@ def no_op_candidates(sample: Sample, rules: RuleFile, step: Bools) -> list[Patte
             pl.col("group").n_unique().alias("groups"),
         )
         .filter(
-            (pl.col("rows") >= max(_LEAST_ROWS, _LEAST_SHARE * len(now)))
+            (pl.col("rows") >= max(_LEAST_ROWS, _LEAST_SHARE * len(follows)))
             & (pl.col("situations") >= _LEAST_ROWS)
             & (pl.col("groups") >= least_groups)
         )
         .sort("rows", descending=True, maintain_order=True)
     )
-    frames = Counter[str]()
+    asked_rows = Counter[str]()
     for command, count in table["command"].drop_nulls().value_counts().iter_rows():
-        frames[command_frame(command)[0]] += count
+        asked_rows[command_frame(command)[0]] += count
     found = []
     for head, rows, situations, commands, verbs, _ in heads.iter_rows():
         asked = {command_frame(command)[0] for command in commands}
-        if verbs < _VERBS and rows < _OFTEN * sum(frames[frame] for frame in asked):
+        if verbs < _VERBS and rows < _OFTEN * sum(asked_rows[frame] for frame in asked):
             continue
         if verbs < _VERBS and any(_names(command, head) for command in commands):
             continue
@@ -167,12 +162,12 @@ def no_op_candidates(sample: Sample, rules: RuleFile, step: Bools) -> list[Patte
             f"({rows} rows)"
         )
         general = verbs >= _VERBS or len(commands) >= _LEAST_ROWS
-        plain = general and _REFUSAL.search(head) is not None
-        found.append(Pattern(rf"^\s*{escaped(head)}", why, general, plain))
+        plain = general and REFUSAL.search(head) is not None
+        found.append(Pattern(sample.start + escaped(head), why, general, plain))
     refusals = [
         Pattern(t.unnamed, f"`{t.words}` refuses what commands name ({t.rows} rows)")
-        for t in reply_templates(sample, step)
-        if _REFUSAL.search(t.words)
+        for t in (event.template for event in frames.replies)
+        if REFUSAL.search(t.words) and t.unnamed not in known
     ]
     return [*found[:_MOST], *refusals]
 
@@ -210,7 +205,7 @@ def situated(sample: Sample, trial: Trial, base: Ints) -> Bools:
     """
     at = trial.at
     command = codes(sample.group[at], trial.rows.action[at])
-    alone = agreement(command, sample.rollout[at], base[at + 1])
+    alone = agreement(command, sample.rollout[at], sample.outcome(base)[at])
     rows = np.ones(len(base), bool)
     rows[at] = alone.hit < _FORETOLD
     return rows
@@ -220,8 +215,3 @@ def _per_row(trial: Trial, name: str) -> Floats:
     whole = np.zeros(len(trial.rows.visit))
     whole[trial.at] = getattr(trial.agreement, name)
     return whole
-
-
-def with_no_op(rules: RuleFile, patterns: Sequence[str]) -> RuleFile:
-    """The rules with more no-op patterns."""
-    return msgspec.structs.replace(rules, no_op=(*rules.no_op, *patterns))

@@ -16,17 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crbc_cli.anchors.rulefile import RuleFile, Slot, Update
-from crbc_cli.engine.suggestions.frames import (
-    Event,
-    Template,
-    command_templates,
-    events,
-    reply_templates,
-)
+from crbc_cli.engine.suggestions.frames import Event, Frames, Template
 from crbc_cli.engine.suggestions.sample import Sample, Trial
 from crbc_cli.process.agreement import codes
 
-__all__ = ["HITS_PER_MISS", "Candidate", "candidates", "worth_splitting"]
+__all__ = ["HITS_PER_MISS", "REFUSAL", "Candidate", "candidates", "renamed", "worth_splitting"]
+
+REFUSAL = re.compile(r"\b(?:not|no|nothing|can't|cannot|don't|already|unable|invalid)\b", re.I)
+"""Words of a reply that says by itself that nothing happened."""
 
 HITS_PER_MISS = 8.0
 """What a visit foretold wrongly is worth in visits foretold rightly."""
@@ -34,6 +31,7 @@ HITS_PER_MISS = 8.0
 _TURNS = 0.9
 _LEAST_TURNS = 3
 _MOVES = 0.9
+_CHANGES = 0.3
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -46,10 +44,12 @@ class Candidate:
     Attributes:
       slot: it.
       why: what in the log speaks for it.
+      place: it says where the rollout is.
     """
 
     slot: Slot
     why: str
+    place: bool = False
 
 
 def worth_splitting(before: Trial, after: Trial) -> bool:
@@ -64,30 +64,28 @@ def worth_splitting(before: Trial, after: Trial) -> bool:
     return removed - vain >= 3 * max(vain, 1.0) ** 0.5 and HITS_PER_MISS * removed >= lost
 
 
-def candidates(sample: Sample, rules: RuleFile, step: Bools) -> list[Candidate]:
+def candidates(sample: Sample, frames: Frames, rules: RuleFile) -> list[Candidate]:
     """Slots that templates of commands and replies suggest.
 
     Args:
       sample: rows.
+      frames: its templates.
       rules: rules so far; their slots are not offered again.
-      step: bool (n,), rows whose action is an environment step.
     """
-    replies = [events(sample, t, step) for t in reply_templates(sample, step)]
-    commands = [events(sample, t, step) for t in command_templates(sample, step)]
-    taken = {slot.name for slot in rules.slot}
-    found = [*_things(sample, replies), *_places(sample, [*replies, *commands])]
-    named: list[Candidate] = []
-    for candidate in found:
-        name = _free_name(candidate.slot.name, taken)
-        taken.add(name)
-        slot = msgspec.structs.replace(candidate.slot, name=name)
-        named.append(Candidate(slot, candidate.why))
     known = [slot.update for slot in rules.slot]
-    return [c for c in named if c.slot.update not in known]
+    return [
+        candidate
+        for candidate in (
+            *_things(sample, frames.replies),
+            *_places(sample, frames.headers, _CHANGES),
+            *_places(sample, [*frames.replies, *frames.commands], _MOVES),
+        )
+        if candidate.slot.update not in known
+    ]
 
 
-def _places(sample: Sample, found: Sequence[Event]) -> list[Candidate]:
-    """`last` slots: templates whose phrase is another one nearly each time."""
+def _places(sample: Sample, found: Sequence[Event], least: float) -> list[Candidate]:
+    """`last` slots: templates whose phrase is another one in at least a share of the cases."""
     out = []
     for event in found:
         if len(event.phrases) != 1 or len(event.row) < 2 * _LEAST_TURNS:
@@ -98,35 +96,32 @@ def _places(sample: Sample, found: Sequence[Event]) -> list[Candidate]:
         )
         follows = rollout[1:] == rollout[:-1]
         moves = (phrase[1:] != phrase[:-1])[follows]
-        if len(moves) < _LEAST_TURNS or moves.mean() < _MOVES or phrase.max() == 0:
+        if len(moves) < _LEAST_TURNS or moves.mean() < least or phrase.max() == 0:
             continue
         template = event.template
         update = Update(on=template.on, pattern=template.pattern, value="{a}")
         slot = Slot(name=_name(template, "at"), kind="last", update=(update,))
-        why = f"`{template.words}` names another {{a}} each time ({len(event.row)} rows)"
-        out.append(Candidate(slot, why))
+        often = f"in {moves.mean():.0%} of the cases ({len(event.row)} rows)"
+        why = f"`{template.words}` names another {{a}} {often}"
+        out.append(Candidate(slot, why, place=True))
     return out
 
 
 def _things(sample: Sample, found: Sequence[Event]) -> list[Candidate]:
     """Slots about the thing a reply names: turns of several replies, and replies on their own."""
     out: list[Candidate] = []
-    left = [event for event in found if event.phrases]
-    while pair := _best_pair(sample, left):
-        sides = pair
+    left = [event for event in found if event.phrases and not REFUSAL.search(event.template.words)]
+    while sides := _best_pair(sample, left):
         left = [event for event in left if event not in sides[0] + sides[1]]
         for event in list(left):
-            wider = [([*sides[0], event], sides[1]), (sides[0], [*sides[1], event])]
-            number, share = _turns_of(sample, *sides)
-            for attempt in wider:
-                more, still = _turns_of(sample, *attempt)
-                if more > number and still >= min(share, _TURNS):
-                    sides = attempt
+            for wider in (([event, *sides[0]], sides[1]), ([event, *sides[1]], sides[0])):
+                number, share = _turns_of(sample, *wider, own=len(event.row))
+                if number >= _LEAST_TURNS and share >= _TURNS:
+                    sides = wider
                     left.remove(event)
                     break
         first, second = sides
-        back = _returns(sample, first, second)
-        if back >= 0.5 and back > _returns(sample, second, first):
+        if _begins(sample, first, second) < 0.5:
             first, second = second, first
         out += _turns(first, second)
     return [*out, *(_done(event) for event in left)]
@@ -142,47 +137,43 @@ def _best_pair(sample: Sample, found: Sequence[Event]) -> tuple[list[Event], lis
     return best and best[1]
 
 
-def _turns_of(sample: Sample, first: Sequence[Event], second: Sequence[Event]) -> tuple[int, float]:
-    """(turns from one side to the other, their share of all steps from event to event) of the same
-    thing in the same rollout."""
-    row, side, thing = _merged(first, second, 0)
+def _turns_of(
+    sample: Sample, first: Sequence[Event], second: Sequence[Event], own: int | None = None
+) -> tuple[int, float]:
+    """(turns from side to side, their share of all steps from event to event) of the same thing in
+    the same rollout; if given, only of steps from or to the first `own` rows."""
+    row, side, thing = _merged(first, second)
     place = codes(sample.rollout[row], thing)
     order = np.lexsort((row, place))
-    same = place[order][1:] == place[order][:-1]
-    turn = (side[order][1:] != side[order][:-1])[same]
+    steps = place[order][1:] == place[order][:-1]
+    if own is not None:
+        mine = order < own
+        steps &= mine[1:] | mine[:-1]
+    turn = (side[order][1:] != side[order][:-1])[steps]
     return int(turn.sum()), float(turn.mean()) if len(turn) else 0.0
 
 
-def _merged(first: Sequence[Event], second: Sequence[Event], hole: int) -> tuple[Ints, Ints, Ints]:
-    """(row, side, code of the phrase in a hole) of all events that have it."""
-    sided = [
-        (event, side)
-        for side, group in enumerate((first, second))
-        for event in group
-        if len(event.phrases) > hole
-    ]
-    empty = np.empty(0, np.int64)
-    row = np.concatenate([empty, *(event.row for event, _ in sided)])
-    side = np.concatenate([empty, *(np.full(len(event.row), side) for event, side in sided)])
-    words = [event.phrases[hole].str.to_lowercase().hash().to_numpy() for event, _ in sided]
-    return row, side, codes(np.concatenate([empty.view(np.uint64), *words]).view(np.int64))
+def _merged(first: Sequence[Event], second: Sequence[Event]) -> tuple[Ints, Ints, Ints]:
+    """(row, side, code of the thing named) of all events."""
+    sided = [(event, side) for side, group in enumerate((first, second)) for event in group]
+    row = np.concatenate([event.row for event, _ in sided])
+    side = np.concatenate([np.full(len(event.row), side) for event, side in sided])
+    words = [event.phrases[0].str.to_lowercase().hash().to_numpy() for event, _ in sided]
+    return row, side, codes(np.concatenate(words).view(np.int64))
 
 
-def _returns(sample: Sample, first: Sequence[Event], second: Sequence[Event]) -> float:
-    """Share of turns from `first` to `second` that name the same other phrase: what is put
-    somewhere is taken from there, but seldom the other way round."""
-    both = [[event for event in group if len(event.phrases) > 1] for group in (first, second)]
-    row, side, thing = _merged(both[0], both[1], 0)
-    *_, other = _merged(both[0], both[1], 1)
+def _begins(sample: Sample, first: Sequence[Event], second: Sequence[Event]) -> float:
+    """Share of things whose first event of the rollout is on the first side."""
+    row, side, thing = _merged(first, second)
     place = codes(sample.rollout[row], thing)
     order = np.lexsort((row, place))
-    turn = (place[order][1:] == place[order][:-1]) & (np.diff(side[order]) == 1)
-    same = other[order][1:] == other[order][:-1]
-    return float(same[turn].mean()) if turn.any() else 0.0
+    starts = np.diff(place[order], prepend=-1) != 0
+    return float((side[order][starts] == 0).mean())
 
 
 def _turns(first: Sequence[Event], second: Sequence[Event]) -> list[Candidate]:
     """Where a thing is, or which of two conditions it is in; once per thing, and for one thing."""
+    first, second = (sorted(side, key=lambda event: -len(event.row)) for side in (first, second))
     label = _verb(first[0].template), _verb(second[0].template)
 
     def value(event: Event, side: int) -> str:
@@ -241,8 +232,10 @@ def _name(template: Template, default: str) -> str:
     return name if re.match(r"[a-z]", name) else default
 
 
-def _free_name(name: str, taken: set[str]) -> str:
-    free, number = name, 2
-    while free in taken or free == "reply":
-        free, number = f"{name}_{number}", number + 1
-    return free
+def renamed(slot: Slot, rules: RuleFile) -> Slot:
+    """The slot under a name that the rules do not use yet."""
+    taken = {"reply", *(other.name for other in rules.slot)}
+    name, number = slot.name, 2
+    while name in taken:
+        name, number = f"{slot.name}_{number}", number + 1
+    return msgspec.structs.replace(slot, name=name)

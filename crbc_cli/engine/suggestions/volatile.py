@@ -20,7 +20,7 @@ from crbc_cli.anchors.rulefile import Op, RuleFile
 from crbc_cli.engine.suggestions.frames import escaped
 from crbc_cli.engine.suggestions.sample import Sample
 
-__all__ = ["SPAN", "Mask", "masks", "reply_texts", "span_kind"]
+__all__ = ["SPAN", "Mask", "common_beginning", "masks", "reply_texts", "span_kind"]
 
 SPAN = re.compile(
     r"(?P<uuid>[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})"
@@ -252,8 +252,8 @@ def _look_random(ids: Iterable[str]) -> bool:
 def _pattern(kind: str, spans: Sequence[_Span]) -> str:
     """Regular expression for spans in one context, with what always stands around them; empty
     where that is too little to know them by."""
-    left = _common([span.left[::-1] for span in spans])[::-1]
-    right = _common([span.right for span in spans])
+    left = common_beginning([span.left[::-1] for span in spans])[::-1]
+    right = common_beginning([span.right for span in spans])
     at_start = all(span.first and span.left == left for span in spans) and "\n" not in left.strip()
     if not at_start:
         introduction = _INTRODUCTION.search(re.split(r"[\n.!?]", left)[-1])
@@ -274,7 +274,7 @@ def _pattern(kind: str, spans: Sequence[_Span]) -> str:
     return body + (r"\s*" if right != right.rstrip() else "")
 
 
-def _common(texts: Sequence[str]) -> str:
+def common_beginning(texts: Sequence[str]) -> str:
     """Longest common beginning."""
     low, high = min(texts), max(texts)
     size = 0

@@ -1,0 +1,256 @@
+"""The anchors that look least like states, with what speaks against each."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crbc_cli.engine.anchor_quality import known_successors
+from crbc_cli.engine.prepare import Chunk, Prepared
+from crbc_cli.engine.texts import Text, row_texts
+from crbc_cli.process.empirical import SUCCESS, EmpiricalProcess
+from crbc_cli.process.quality import START, entries, holm, markov_test, pair_outcomes
+
+__all__ = [
+    "ConflictingAction",
+    "Entry",
+    "Followed",
+    "Suspects",
+    "WorstAnchor",
+    "suspects_of",
+    "worst",
+]
+
+_MOST_PER_CHUNK = 10
+_MOST_ACTIONS = 2
+_MOST_SUCCESSORS = 3
+_MOST_ENTRIES = 2
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One way into an anchor.
+
+    Attributes:
+      observation, action: what stood there before; both None at the start of a rollout.
+      visits: how often.
+    """
+
+    observation: str | None
+    action: str | None
+    visits: int
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What an action led to.
+
+    Attributes:
+      observation: first text of the next anchor, None at a boundary.
+      boundary: success or failure, None at an anchor.
+      visits: how often.
+      entries: the most frequent ways in of these visits.
+    """
+
+    observation: str | None
+    boundary: str | None
+    visits: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class ConflictingAction:
+    """An action that was followed by different things at one anchor.
+
+    Attributes:
+      action: its text.
+      visits: with a known successor.
+      successors: distinct ones; `followed` holds the most frequent.
+      told_by_entry: visits whose successor is the most frequent one of their way in.
+      told_anyway: visits whose successor is the most frequent one.
+      followed: successors.
+    """
+
+    action: str | None
+    visits: int
+    successors: int
+    told_by_entry: int
+    told_anyway: int
+    followed: tuple[Followed, ...]
+
+
+@dataclass(frozen=True)
+class WorstAnchor:
+    """One anchor.
+
+    Attributes:
+      source_file, group_id: where.
+      observation: text of its first visit.
+      visits, rollouts: sizes.
+      conflicting: visits of its pairs that conflict.
+      p_value: of the Markov test, None if it could not be tested.
+      adjusted: corrected for all tested anchors (Holm).
+      actions: its conflicting actions, most visits first.
+    """
+
+    source_file: str
+    group_id: str
+    observation: str | None
+    visits: int
+    rollouts: int
+    conflicting: int
+    p_value: float | None
+    adjusted: float | None
+    actions: tuple[ConflictingAction, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """What one chunk contributes.
+
+    Attributes:
+      p_values: float64 (m,), of all tested anchors of the chunk.
+      anchors: the most suspicious ones, `adjusted` still unknown.
+    """
+
+    p_values: Floats
+    anchors: list[WorstAnchor]
+
+
+def worst(found: Sequence[Suspects], most: int) -> tuple[int, int, list[WorstAnchor]]:
+    """(anchors tested, those with an adjusted p-value below 0.05, the most suspicious anchors).
+
+    Order: adjusted p-value, then p-value, then conflicting visits.
+    """
+    p_values = np.concatenate([np.empty(0), *(suspects.p_values for suspects in found)])
+    adjusted = holm(p_values)
+    by_p = dict(zip(p_values.tolist(), adjusted.tolist(), strict=True))
+    anchors = [
+        replace(anchor, adjusted=None if anchor.p_value is None else by_p[anchor.p_value])
+        for suspects in found
+        for anchor in suspects.anchors
+    ]
+    anchors.sort(key=_rank)
+    return len(p_values), int((adjusted < 0.05).sum()), anchors[:most]
+
+
+def _rank(anchor: WorstAnchor) -> tuple[float, float, int]:
+    p_value = 2.0 if anchor.p_value is None else anchor.p_value
+    adjusted = 2.0 if anchor.adjusted is None else anchor.adjusted
+    return adjusted, p_value, -anchor.conflicting
+
+
+def suspects_of(log: Prepared, chunk: Chunk) -> Suspects:
+    """The most suspicious anchors of a chunk, with the texts that show why.
+
+    Raises:
+      InputError: an input cannot be read any more.
+    """
+    process, known = chunk.process, known_successors(log, chunk)
+    outcomes, test = pair_outcomes(process, known), markov_test(process, known)
+    conflicting = np.bincount(
+        process.pair_state, outcomes.visits * outcomes.conflict, process.states
+    ).astype(np.int64)
+    p_value = np.full(process.states, np.nan)
+    p_value[test.state] = test.p_value
+    odd = np.flatnonzero(conflicting)
+    order = odd[np.lexsort((-conflicting[odd], np.nan_to_num(p_value[odd], nan=2.0)))]
+    view = _View(log, chunk, known, conflicting, p_value)
+    return Suspects(test.p_value, view.anchors(order[:_MOST_PER_CHUNK].tolist()))
+
+
+class _View:
+    """Some anchors of one chunk, first as ids, then with texts."""
+
+    def __init__(
+        self, log: Prepared, chunk: Chunk, known: Any, conflicting: Ints, p_value: Floats
+    ) -> None:
+        self.log, self.position = log, chunk.position
+        self.process: EmpiricalProcess = chunk.process
+        self.first_group = chunk.first_group
+        self.conflicting, self.p_value = conflicting, p_value
+        self.entry = entries(self.process)
+        self.known = known
+        _, self.state_visit = np.unique(self.process.state, return_index=True)
+        _, self.pair_visit = np.unique(self.process.pair, return_index=True)
+        self.texts: dict[int, Text] = {}
+        self.wanted: set[int] = set()
+
+    def anchors(self, states: list[int]) -> list[WorstAnchor]:
+        for state in states:  # the first pass finds out which texts are needed
+            self._anchor(state)
+        row = self.log.rollouts.row
+        rows = {visit: int(row[self.position[visit]]) for visit in self.wanted}
+        found = row_texts(self.log, list(rows.values())) if rows else {}
+        self.texts = {visit: found[at] for visit, at in rows.items()}
+        return [self._anchor(state) for state in states]
+
+    def _text(self, visit: int) -> Text:
+        self.wanted.add(visit)
+        return self.texts.get(visit, (None, None))
+
+    def _anchor(self, state: int) -> WorstAnchor:
+        process, frame = self.process, self.log.frame
+        mine = np.flatnonzero(process.state == state)
+        pair, visits = np.unique(process.pair[mine[self.known[mine]]], return_counts=True)
+        several = [
+            p
+            for p in pair[np.argsort(-visits, kind="stable")].tolist()
+            if len(np.unique(process.successor[(process.pair == p) & self.known])) > 1
+        ]
+        row = int(self.log.rollouts.row[self.position[mine[0]]])
+        p_value = float(self.p_value[state])
+        return WorstAnchor(
+            self.log.loaded.sources[frame["source"][row]].name,
+            str(frame["group_id"][row]),
+            self._text(int(self.state_visit[state]))[0],
+            len(mine),
+            len(np.unique(process.rollout[mine])),
+            int(self.conflicting[state]),
+            None if np.isnan(p_value) else p_value,
+            None,
+            tuple(self._action(p) for p in several[:_MOST_ACTIONS]),
+        )
+
+    def _action(self, pair: int) -> ConflictingAction:
+        process = self.process
+        mine = np.flatnonzero((process.pair == pair) & self.known)
+        successor, count = np.unique(process.successor[mine], return_counts=True)
+        ways, way = np.unique(self.entry[mine], return_inverse=True)
+        cells, inside = np.unique(
+            np.stack([way, process.successor[mine]]), axis=1, return_counts=True
+        )
+        best = np.zeros(len(ways), np.int64)
+        np.maximum.at(best, cells[0], inside)
+        order = np.argsort(-count, kind="stable")[:_MOST_SUCCESSORS]
+        return ConflictingAction(
+            self._text(int(self.pair_visit[pair]))[1],
+            len(mine),
+            len(successor),
+            int(best.sum()),
+            int(count.max()),
+            tuple(self._followed(mine, int(successor[i]), int(count[i])) for i in order),
+        )
+
+    def _followed(self, visits: Ints, successor: int, count: int) -> Followed:
+        mine = visits[self.process.successor[visits] == successor]
+        entry, times = np.unique(self.entry[mine], return_counts=True)
+        order = np.argsort(-times, kind="stable")[:_MOST_ENTRIES]
+        ways = tuple(self._entry(int(entry[i]), int(times[i])) for i in order)
+        if successor >= 0:
+            return Followed(self._text(int(self.state_visit[successor]))[0], None, count, ways)
+        return Followed(None, "success" if successor == SUCCESS else "failure", count, ways)
+
+    def _entry(self, pair: int, times: int) -> Entry:
+        if pair == START:
+            return Entry(None, None, times)
+        return Entry(*self._text(int(self.pair_visit[pair])), times)
