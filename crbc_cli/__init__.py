@@ -58,3 +58,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"crbc_cli.{_HOME[name]}"), name)
     raise AttributeError(f"module 'crbc_cli' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from crbc_cli.engine.annotate import credit_table
+from crbc_cli.engine.anchor_quality import Truth
+from crbc_cli.engine.anchors import AnchorReport, compare_rule_sets, measure_anchors, with_rules
+from crbc_cli.engine.annotate import credit_table, table_of
 from crbc_cli.engine.audit import TOLERANCE, Audit, audit_logs, audited_method, other_conventions
 from crbc_cli.engine.check import CheckReport, check_logs, tolerant
 from crbc_cli.engine.checks.facts import extra_fields
@@ -17,6 +19,7 @@ from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.compare import CompareOptions, compare_logs
 from crbc_cli.engine.comparison import Comparison
 from crbc_cli.engine.coverage import CoverageReport, measure_coverage
+from crbc_cli.engine.estimate import estimate
 from crbc_cli.engine.explain import explain_group, explain_step
 from crbc_cli.engine.explanation import GroupExplanation, StepExplanation
 from crbc_cli.engine.filter import Filtered, Selection, plan_filtered
@@ -40,6 +43,7 @@ from crbc_cli.methods.registry import parse_methods
 from crbc_cli.methods.selective_rollout import SIGNALS
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
+from crbc_cli.process.quality import Conflicts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +115,7 @@ class Annotated:
 
 
 def annotate(
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     output: str | None = None,
     *,
     to: str | None = None,
@@ -121,7 +125,7 @@ def annotate(
     force: bool = False,
     dry_run: bool = False,
     chunk_rows: int = CHUNK_ROWS,
-    method: str = "crbc",
+    method: str | Sequence[str] = "crbc",
     settings: Settings | None = None,
     clock: Clock | None = None,
     **options: Any,
@@ -156,7 +160,7 @@ def annotate(
     settings = reader.settings
     methods = parse_methods(method, settings.credit, settings.group_advantage)
     following = any("terminal" in chosen.needs for chosen in methods)
-    groups = rollouts = 0
+    groups, rollouts, conflicts = 0, 0, Conflicts()
     tables: dict[Source, pl.DataFrame] = {}
     for part in reader.parts:
         log = reader.read(part, following=following, anchor_id=anchor_id, lengths=True)
@@ -164,8 +168,12 @@ def annotate(
         groups += log.rollouts.groups
         rollouts += len(log.rollouts.group)
         if not dry_run:
-            table = credit_table(log, clock, methods, chunk_rows=chunk_rows)
-            tables |= _split(table, log, part)
+            numbers = estimate(log, methods, clock, chunk_rows=chunk_rows)
+            conflicts += numbers.conflicts
+            with clock("combine"):
+                tables |= _split(table_of(log, numbers), log, part)
+    if conflicts.rate is not None:
+        notes.say("conflict_rate", conflicts.told)
     for plan in plans if not dry_run else ():
         with clock("write"):
             metadata = provenance("annotate", settings, plan.sources, notes)
@@ -184,7 +192,7 @@ def annotate(
 
 
 def compare(
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     methods: str = COMPARED,
     *,
     sweep: Sequence[str] = (),
@@ -219,7 +227,7 @@ def compare(
 
 
 def audit(
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     column: str,
     *,
     method: str = "",
@@ -254,7 +262,7 @@ def audit(
 
 
 def coverage(
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     *,
     depths: tuple[float, float] = (0, math.inf),
     eligible: str = "actions",
@@ -276,7 +284,7 @@ def coverage(
 
 
 def profile(
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     *,
     timings: str | None = None,
     settings: Settings | None = None,
@@ -300,7 +308,7 @@ def profile(
 
 
 def check(
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     *,
     settings: Settings | None = None,
     clock: Clock | None = None,
@@ -320,7 +328,9 @@ def check(
     return check_logs(logs, settings, clock, notes)
 
 
-def credit(table: "pa.Table", *, method: str = "crbc", **options: Any) -> "pa.Table":
+def credit(
+    table: "pa.Table", *, method: str | Sequence[str] = "crbc", **options: Any
+) -> "pa.Table":
     """Credit table of an in-memory step table: Arrow in, Arrow out, no I/O.
 
     Safe to call inside a training loop or a Spark, Daft or Ray worker.
@@ -350,7 +360,7 @@ def credit(table: "pa.Table", *, method: str = "crbc", **options: Any) -> "pa.Ta
 
 
 def explain(
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     group: str | None = None,
     *,
     step: str | None = None,
@@ -389,7 +399,7 @@ def explain(
 
 
 def filter_log(
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     output: str | None = None,
     *,
     drop: Sequence[str] = (),
@@ -439,7 +449,7 @@ def filter_log(
 
 
 def gate(
-    inputs: Sequence[str] = (),
+    inputs: str | Sequence[str] = (),
     *,
     features: str | None = None,
     at: Sequence[int] = (),
@@ -489,8 +499,55 @@ def gate(
     return measure_gate(groups, rule)
 
 
+def anchors(
+    inputs: str | Sequence[str],
+    *,
+    group: str | None = None,
+    state: str = "",
+    where: str = "",
+    min_rollouts: int = 1,
+    compare_rules: Sequence[str] = (),
+    suggestions: bool = True,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> AnchorReport:
+    """How good a log's anchors are, what speaks against them, and rules that would help.
+
+    Args:
+      inputs: logs.
+      group: look at this group alone.
+      state: column with the true state, to score against.
+      where: SQL condition that scored rows must meet.
+      min_rollouts: fewest rollouts of a scored group.
+      compare_rules: rule sets for `AnchorReport.comparison`: presets, files, "auto" or "exact".
+      suggestions: also look for better rules.
+      settings, options: as in `annotate`.
+      clock, notes: filled if given.
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    settings, clock = settings or Settings.from_flat(options), clock or Clock()
+    notes = notes or Notes()
+    if (where or min_rollouts > 1) and not state:
+        raise OptionError("--where and --min-rollouts choose rows to score", todo="add --state")
+    truth = Truth(state, where, min_rollouts) if state else None
+    sources = resolve(inputs)
+    readers = [
+        (name, Reader.open(sources, with_rules(settings, name), clock, notes))
+        for name in compare_rules
+    ]
+    comparison = compare_rule_sets(readers, group=group, truth=truth) if readers else []
+    reader = Reader.open(sources, settings, clock, notes)
+    report = measure_anchors(
+        reader, group=group, truth=truth, suggestions=suggestions and not comparison
+    )
+    return replace(report, comparison=comparison)
+
+
 def prepared_logs(
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     settings: Settings,
     clock: Clock,
     notes: Notes,

@@ -22,6 +22,7 @@ __all__ = [
     "OutcomeOptions",
     "Settings",
     "choices_of",
+    "option_groups",
     "parse_depth",
 ]
 
@@ -336,6 +337,8 @@ class Settings:
     outcome: OutcomeOptions = field(default_factory=OutcomeOptions)
     group_advantage: GroupAdvantageOptions = field(default_factory=GroupAdvantageOptions)
     credit: CreditOptions = field(default_factory=CreditOptions)
+    explicit: frozenset[str] = frozenset()
+    """Options the user set; conventions (`--like`) leave them alone."""
 
     @classmethod
     def from_flat(cls, options: Mapping[str, Any]) -> "Settings":
@@ -346,33 +349,64 @@ class Settings:
         """
         groups: dict[str, Any] = {}
         left = dict(options)
-        for group in fields(cls):
-            kind: Any = group.default_factory
-            names = {f.name for f in fields(kind)}
-            own = {name: _coerce(left.pop(name)) for name in list(left) if name in names}
-            groups[group.name] = kind(**own)
+        for group, kind in option_groups().items():
+            own = {
+                f.name: _coerced(f.name, f.default, left.pop(f.name))
+                for f in fields(kind)
+                if f.name in left
+            }
+            groups[group] = kind(**own)
         if left:
             raise OptionError(
                 f"unknown option {sorted(left)[0]!r}", todo="see crbc_cli.options for the names"
             )
-        return cls(**groups)
+        return cls(**groups, explicit=frozenset(options))
 
     def echo(self) -> dict[str, Any]:
         """Resolved options for an output's metadata; infinity is written as "inf"."""
         flat: dict[str, Any] = {}
-        for group in fields(self):
-            flat |= asdict(getattr(self, group.name))
+        for group in option_groups():
+            flat |= asdict(getattr(self, group))
         return {
             name: "inf" if value == math.inf else list(value) if isinstance(value, tuple) else value
             for name, value in flat.items()
         }
 
 
-def _coerce(value: Any) -> Any:
-    """Lists become tuples and the text "inf" infinity."""
-    if isinstance(value, list):
+def option_groups() -> dict[str, Any]:
+    """Attribute of `Settings` -> dataclass of its options, in the order they are shown."""
+    return {f.name: f.default_factory for f in fields(Settings) if f.name != "explicit"}
+
+
+REPEATED = ("map", "mask", "drop")
+"""Options whose values may hold commas, so that several are given one by one."""
+
+
+def _coerced(name: str, default: Any, value: Any) -> Any:
+    """A value as a library user writes it, as the type its option has.
+
+    A string stands for one name, or several with commas; `map` may be a mapping.
+
+    Raises:
+      OptionError: a value that is not of the option's kind.
+    """
+    if name == "map" and isinstance(value, Mapping):
+        return tuple(f"{canonical}={column}" for canonical, column in value.items())
+    if isinstance(default, tuple):
+        if isinstance(value, str):
+            return (value,) if name in REPEATED else tuple(p.strip() for p in value.split(","))
         return tuple(value)
-    return math.inf if value == "inf" else value
+    if name == "depth" and isinstance(value, str):
+        return parse_depth(value)
+    kind = float if isinstance(default, float) else type(default)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise OptionError(f"{name}={value!r} is not {_KINDS.get(kind, kind.__name__)}")
+    return value
+
+
+_KINDS = {float: "a number", int: "a whole number", bool: "True or False", str: "a string"}
 
 
 def parse_depth(text: str) -> float:

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from crbc_cli.methods.registry import describe
-from crbc_cli.options import Settings
+from crbc_cli.options import option_groups
 from crbc_cli.tables import ANCHOR_ID, CREDIT_COLUMNS, GROUP_STATUSES, REASONS, STEP_COLUMNS
 
 README = Path(__file__).parent.parent / "README.md"
@@ -50,8 +50,8 @@ def reasons() -> str:
 
 def options() -> str:
     rows = []
-    for group in fields(Settings):
-        for f in fields(group.default_factory):  # type: ignore[arg-type]
+    for group in option_groups().values():
+        for f in fields(group):
             values = "|".join(f.metadata["choices"]) or f.metadata["metavar"]
             default = f.default
             if isinstance(default, tuple):

@@ -9,8 +9,7 @@ import re
 import polars as pl
 
 from crbc_cli.anchors.images import picture_named
-from crbc_cli.anchors.rulefile import Op
-from crbc_cli.errors import OptionError
+from crbc_cli.anchors.rulefile import Op, check_pattern
 from crbc_cli.options import AnchorOptions
 
 __all__ = ["apply_ops", "formatted", "matches_any", "option_ops"]
@@ -29,14 +28,7 @@ def option_ops(options: AnchorOptions) -> tuple[Op, ...]:
       OptionError: a pattern that cannot be compiled.
     """
     for pattern in options.mask:
-        try:
-            pl.Series([""]).str.replace_all(pattern, "")
-        except pl.exceptions.PolarsError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise OptionError(
-                f"--mask {pattern!r} is not a regular expression ({reason})",
-                todo="Rust syntax, without look-around",
-            ) from error
+        check_pattern(pattern, flag="--mask")
     named = (Op(op="nfc"), Op(op="strip"), Op(op="whitespace"), Op(op="case"))
     return (
         *(Op(op="replace", pattern=pattern) for pattern in options.mask),

@@ -48,6 +48,7 @@ __all__ = [
     "RuleFile",
     "Slot",
     "Update",
+    "check_pattern",
     "load_rules",
     "preset_names",
     "preset_text",
@@ -265,7 +266,7 @@ def load_rules(text: str, where: str) -> RuleFile:
                 f"known: {', '.join(sorted(known))}",
             )
     for pattern in _patterns(rules):
-        _check_pattern(pattern, where)
+        check_pattern(pattern, where=where)
     earlier: set[str] = set()
     for slot in rules.slot:
         if slot.name in earlier:
@@ -304,13 +305,25 @@ def _patterns(rules: RuleFile) -> list[str]:
     ]
 
 
-def _check_pattern(pattern: str, where: str) -> None:
+def check_pattern(pattern: str, *, where: str = "", flag: str = "") -> None:
+    """Refuses what is no regular expression of polars' engine.
+
+    Args:
+      pattern: the expression.
+      where: the file it stands in, for messages.
+      flag: the option it was given by, for messages.
+    Raises:
+      OptionError: with the engine's reason.
+    """
     try:
         pl.Series([""]).str.contains(pattern)
     except pl.exceptions.PolarsError as error:
-        reason = str(error).strip().splitlines()[-1]
+        # The engine draws the pattern over several lines; its reason is the line that says so.
+        reasons = re.findall(r"(?m)^error: (.+)$", str(error))
+        reason = reasons[-1] if reasons else str(error).strip().splitlines()[0]
         raise OptionError(
-            f"{pattern!r} is not a regular expression ({reason})",
+            f"{flag} {pattern!r} is not a regular expression "
+            f"({reason.removeprefix('regex error: ').rstrip('.')})".lstrip(),
             where,
             "Rust syntax, without look-around",
         ) from error

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.options import Run, log_command
+from crbc_cli.cli.options import Run, complete_methods, log_command
 
 _EPILOG = (
     "Example: crbc annotate logs.parquet --depth 3 -o credit.parquet; "
@@ -43,6 +43,9 @@ def register(app: typer.Typer) -> None:
         method: Annotated[
             str,
             typer.Option(
+                "--method",
+                "--methods",
+                autocompletion=complete_methods,
                 envvar="CRBC_METHOD",
                 show_envvar=False,
                 metavar="[LABEL=]NAME[:KEY=VALUE…][,…]",

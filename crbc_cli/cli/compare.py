@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.options import Run, log_command
+from crbc_cli.cli.options import Run, complete_methods, log_command
 from crbc_cli.errors import OptionError
 
 _EPILOG = (
@@ -25,6 +25,9 @@ def register(app: typer.Typer) -> None:
         methods: Annotated[
             str,
             typer.Option(
+                "--methods",
+                "--method",
+                autocompletion=complete_methods,
                 envvar="CRBC_METHODS",
                 show_envvar=False,
                 show_default="grpo,gigpo,graphgpo,g2po,gated-bepo,crbc",

@@ -9,13 +9,14 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
 import typer
 
 from crbc_cli.errors import OptionError
 from crbc_cli.options import (
+    REPEATED,
     AnchorOptions,
     ConventionOptions,
     CreditOptions,
@@ -26,7 +27,7 @@ from crbc_cli.options import (
     parse_depth,
 )
 
-__all__ = ["Run", "log_command", "parse_depths"]
+__all__ = ["Run", "complete_methods", "log_command", "parse_depths"]
 
 _PANELS: dict[str, tuple[str, type]] = {
     "conventions": ("Conventions", ConventionOptions),
@@ -36,7 +37,6 @@ _PANELS: dict[str, tuple[str, type]] = {
     "group_advantage": ("Group advantage", GroupAdvantageOptions),
     "credit": ("Closure and step credit", CreditOptions),
 }
-_REPEATED = ("map", "mask", "drop")
 _MAP_COMMA = re.compile(r",(?=\w+=)")
 """`--map a=x,b=y` names two columns; a comma before anything else belongs to a column's name."""
 
@@ -80,22 +80,32 @@ def log_command(
         ]
         common = _common_parameters()
 
-        def command(**values: Any) -> None:
+        def command(context: typer.Context, **values: Any) -> None:
             if values.pop("debug"):
                 os.environ["CRBC_DEBUG"] = "1"
-            settings = _settings({p.name: values.pop(p.name) for p in shared})
+            settings = replace(
+                _settings({p.name: values.pop(p.name) for p in shared}),
+                explicit=frozenset(p.name for p in shared if _was_given(context, p.name)),
+            )
             logs, strict, quiet, profile = (values.pop(p.name) for p in common[:-1])
             body(Run(list(logs or []), settings, strict, quiet, profile), **values)
 
         command.__doc__ = body.__doc__
         command.__name__ = body.__name__
-        parameters = [common[0], *own, *shared, *common[1:]]
+        here = _parameter("context", typer.Context, inspect.Parameter.empty)
+        parameters = [here, common[0], *own, *shared, *common[1:]]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
         app.command(name, epilog=epilog)(command)
         return body
 
     return register
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    """On the command line, in the environment or in a config file."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def _with_variable(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -147,6 +157,10 @@ def _setting_parameters() -> list[inspect.Parameter]:
                 "show_envvar": False,
                 "show_default": _default_text(f.default),
             }
+            if f.metadata["choices"]:
+                declared["autocompletion"] = _completing(f.metadata["choices"])
+            elif f.name == "preset":
+                declared["autocompletion"] = _complete_presets
             if f.metadata["metavar"]:
                 declared["metavar"] = f.metadata["metavar"]
             elif f.metadata["choices"] and not isinstance(f.default, tuple):
@@ -158,8 +172,31 @@ def _setting_parameters() -> list[inspect.Parameter]:
     return parameters
 
 
+def _completing(choices: Sequence[str]) -> Callable[[str], list[str]]:
+    """Shell completion of one value, or of the last of several with commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        head, comma, last = incomplete.rpartition(",")
+        return [head + comma + choice for choice in choices if choice.startswith(last) and choice]
+
+    return complete
+
+
+def complete_methods(incomplete: str) -> list[str]:
+    """Shell completion of `--method`."""
+    from crbc_cli.methods.registry import METHODS
+
+    return _completing(tuple(METHODS))(incomplete)
+
+
+def _complete_presets(incomplete: str) -> list[str]:
+    from crbc_cli.anchors.rulefile import preset_names
+
+    return _completing(("auto", *preset_names()))(incomplete)
+
+
 def _typer_type(name: str, default: Any) -> tuple[Any, Any]:
-    if name in _REPEATED:
+    if name in REPEATED:
         return list[str] | None, None
     if isinstance(default, tuple):
         return str, ",".join(default)
@@ -192,7 +229,7 @@ def _settings(values: dict[str, Any]) -> Settings:
 def _parsed(name: str, default: Any, value: Any) -> Any:
     if name == "map":
         return tuple(part for entry in value or () for part in _MAP_COMMA.split(entry))
-    if name in _REPEATED:
+    if name in REPEATED:
         return tuple(value or ())
     if isinstance(default, tuple):
         return tuple(part.strip() for part in value.split(",") if part.strip())

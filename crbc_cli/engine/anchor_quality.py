@@ -1,6 +1,6 @@
 """How good the anchors of a log are: counts per group, conflicts, and the true state if known."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,7 @@ __all__ = [
     "Quality",
     "Truth",
     "TruthRows",
-    "chunk_conflicts",
     "group_counts",
-    "known_successors",
     "quality_of",
 ]
 
@@ -124,7 +122,7 @@ def quality_of(counts: pl.DataFrame) -> Quality:
     return Quality(groups=counts.height, conflicts=conflicts, **total)
 
 
-def group_counts(log: Prepared, chunks: Sequence[Chunk]) -> pl.DataFrame:
+def group_counts(log: Prepared, chunks: Iterable[Chunk]) -> pl.DataFrame:
     """One row per group: `source_file`, `group_id` (text) and the columns of COUNTS.
 
     Args:
@@ -149,7 +147,7 @@ def group_counts(log: Prepared, chunks: Sequence[Chunk]) -> pl.DataFrame:
     counts["rollouts"] = np.bincount(r.group, minlength=r.groups)
     for chunk in chunks:
         own = slice(chunk.first_group, chunk.first_group + chunk.process.groups)
-        for name, values in _process_counts(log, chunk).items():
+        for name, values in _process_counts(chunk.process).items():
             counts[name][own] += values
     first = np.full(r.groups, -1, np.int64)
     first[r.group[::-1]] = r.first[::-1]
@@ -163,12 +161,11 @@ def group_counts(log: Prepared, chunks: Sequence[Chunk]) -> pl.DataFrame:
     )
 
 
-def _process_counts(log: Prepared, chunk: Chunk) -> dict[str, Ints]:
+def _process_counts(process: EmpiricalProcess) -> dict[str, Ints]:
     """Counts per group of one chunk, (groups,) each."""
-    process = chunk.process
     group, visits = process.state_group, process.state_visits
     pair_group = group[process.pair_state]
-    outcomes = pair_outcomes(process, known_successors(log, chunk))
+    outcomes = pair_outcomes(process)
     several = distinct_per(process.state, process.rollout) > 1
 
     def per_group(of: Ints, weight: Any = None) -> Ints:
@@ -183,19 +180,6 @@ def _process_counts(log: Prepared, chunk: Chunk) -> dict[str, Ints]:
         "repeated": per_group(pair_group, outcomes.visits * (outcomes.visits > 1)),
         "conflicting": per_group(pair_group, outcomes.visits * outcomes.conflict),
     }
-
-
-def known_successors(log: Prepared, chunk: Chunk) -> Bools:
-    """Visits of a chunk behind which no limit cut the rollout, bool (n,)."""
-    process: EmpiricalProcess = chunk.process
-    cut = log.outcomes.cut[log.rollouts.rollout[chunk.position]]
-    known: Bools = (process.successor >= 0) | ~cut
-    return known
-
-
-def chunk_conflicts(log: Prepared, chunk: Chunk) -> Conflicts:
-    """Counts behind the conflict rate of one chunk."""
-    return pair_outcomes(chunk.process, known_successors(log, chunk)).conflicts
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
 from crbc_cli.methods.registry import Chosen, parse_method
 from crbc_cli.tables import GROUP_STATUSES, METHOD_NUMBERS, REASONS
 
-__all__ = ["credit_table"]
+__all__ = ["credit_table", "table_of"]
 
 _T = TypeVar("_T", bound=np.generic)
 _REASON_CODE = {name: code for code, name in enumerate(REASONS)}
@@ -44,10 +44,11 @@ def credit_table(
     methods = methods or (parse_method("crbc", settings.credit, settings.group_advantage),)
     numbers = estimate(prepared, methods, clock, chunk_rows=chunk_rows)
     with clock("combine"):
-        return _table(prepared, numbers)
+        return table_of(prepared, numbers)
 
 
-def _table(prepared: Prepared, numbers: Estimates) -> pl.DataFrame:
+def table_of(prepared: Prepared, numbers: Estimates) -> pl.DataFrame:
+    """The credit table of numbers that `estimate` gave."""
     rollouts, outcomes, frame = prepared.rollouts, prepared.outcomes, prepared.frame
     spread = _Spread(prepared)
     columns: dict[str, pl.Series] = {

@@ -15,6 +15,7 @@ from crbc_cli.errors import OptionError
 from crbc_cli.methods.crbc import gate
 from crbc_cli.process.coverage import coverage_by_depth
 from crbc_cli.process.empirical import EmpiricalProcess
+from crbc_cli.process.quality import Conflicts, pair_outcomes
 from crbc_cli.tables import REPORT_SCHEMA_VERSION
 
 __all__ = ["ELIGIBLE", "UNITS", "CoverageReport", "measure_coverage"]
@@ -37,6 +38,7 @@ class CoverageReport:
       settled: smallest depth at which every unit equals full closure.
       total: eligible units.
       seen: units before the eligibility rule.
+      conflicts: behind the conflict rate of the anchors.
       eligible, unit: the rules.
     """
 
@@ -47,6 +49,7 @@ class CoverageReport:
     settled: int
     total: int
     seen: int
+    conflicts: Conflicts
     eligible: str
     unit: str
 
@@ -73,6 +76,7 @@ class CoverageReport:
             "unit": self.unit,
             "units": self.seen,
             "eligible_units": self.total,
+            "conflict_rate": self.conflicts.rate,
             "settled_at_depth": self.settled,
             "expanded": self.expanded,
             "expanded_share": share(self.expanded),
@@ -168,6 +172,7 @@ def measure_coverage(
         settled,
         int(paired.sum()),
         sum(t.seen for t in tallies),
+        sum((t.conflicts for t in tallies), Conflicts()),
         eligible,
         unit,
     )
@@ -181,6 +186,7 @@ class _Tally:
     full: Ints
     paired: Ints
     seen: int
+    conflicts: Conflicts
 
 
 def _tally(process: EmpiricalProcess, eligible: str, unit: str) -> _Tally:
@@ -193,7 +199,8 @@ def _tally(process: EmpiricalProcess, eligible: str, unit: str) -> _Tally:
     counts = np.stack([_histogram(r, mine, width) for r in reach])
     full = np.array([int(mine[r == size].sum()) for r in reach])
     paired = _histogram(reach[0] * width + reach[-1], mine, width * width)
-    return _Tally(counts, full, paired.reshape(width, width), int(weight.sum()))
+    conflicts = pair_outcomes(process).conflicts
+    return _Tally(counts, full, paired.reshape(width, width), int(weight.sum()), conflicts)
 
 
 def _histogram(value: Ints, weight: Ints, width: int) -> Ints:

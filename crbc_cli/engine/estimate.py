@@ -17,6 +17,7 @@ from crbc_cli.methods.trajectory import group_advantage
 from crbc_cli.options import GroupAdvantageOptions
 from crbc_cli.process.coverage import reachable_rollouts
 from crbc_cli.process.empirical import Rewards
+from crbc_cli.process.quality import Conflicts, pair_outcomes
 from crbc_cli.tables import GROUP_STATUSES
 
 __all__ = ["Estimates", "MethodNumbers", "estimate", "next_step", "singletons"]
@@ -46,6 +47,7 @@ class Estimates:
       anchor, visits, actions, reachable: int32 (n,), -1 is null.
       methods: numbers by label.
       removed: int64 (k,), canonical positions of visits that censoring removed.
+      conflicts: behind the conflict rate of the anchors.
     """
 
     anchor: NDArray[np.int32]
@@ -54,6 +56,7 @@ class Estimates:
     reachable: NDArray[np.int32]
     methods: dict[str, MethodNumbers]
     removed: Ints
+    conflicts: Conflicts
 
 
 @dataclass
@@ -106,10 +109,11 @@ def estimate(
     with clock("combine"):
         advantages = _group_advantages(prepared, methods)
     needs = frozenset[str]().union(*(chosen.needs for chosen in methods))
-    removed = [np.empty(0, np.int64)]
+    removed, conflicts = [np.empty(0, np.int64)], Conflicts()
     for chunk in prepared.chunks(clock, rows if "log" in needs else chunk_rows):
         process, position = chunk.process, chunk.position
         removed.append(chunk.removed)
+        conflicts += pair_outcomes(process).conflicts
         with clock("build"):
             evidence = _evidence(prepared, chunk, needs)
         for chosen in methods:
@@ -129,7 +133,7 @@ def estimate(
         numbers = {
             label: _finished(prepared, step, advantages[label]) for label, step in steps.items()
         }
-    return Estimates(anchor, visits, actions, reached, numbers, np.concatenate(removed))
+    return Estimates(anchor, visits, actions, reached, numbers, np.concatenate(removed), conflicts)
 
 
 def singletons(prepared: Prepared) -> Bools:

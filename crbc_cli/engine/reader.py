@@ -1,7 +1,7 @@
 """How a run reads its logs: conventions applied and anchor rules chosen once for all inputs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from crbc_cli.anchors.rulefile import RuleFile
 from crbc_cli.engine.clock import Clock
@@ -94,7 +94,13 @@ def _with_conventions(settings: Settings, sources: Sequence[Source], notes: Note
         return settings
     validity = settings.log.column_map.get("is_action_valid", "is_action_valid")
     logged = any(validity in available_columns(source) for source in sources)
-    options = apply_preset(like, settings.group_advantage, validity_logged=logged)
+    own = {
+        f.name: getattr(settings.group_advantage, f.name)
+        for f in fields(settings.group_advantage)
+        if f.name in settings.explicit
+    }
+    preset = apply_preset(like, settings.group_advantage, validity_logged=logged)
+    options = replace(preset, **own)
     before, after = asdict(settings.group_advantage), asdict(options)
     changed = ", ".join(f"{k}={v}" for k, v in after.items() if before[k] != v)
     notes.say("conventions", f"--like {like} sets {changed or 'what is set already'}")

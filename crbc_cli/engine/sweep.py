@@ -19,7 +19,7 @@ from crbc_cli.errors import OptionError
 from crbc_cli.logs.sources import Source
 from crbc_cli.methods.registry import Chosen, parse_methods
 from crbc_cli.notes import Notes
-from crbc_cli.options import CreditOptions, Settings, parse_depth
+from crbc_cli.options import CreditOptions, Settings, option_groups, parse_depth
 
 __all__ = ["SCORES", "Entry", "plan_entries", "score_of"]
 
@@ -172,14 +172,14 @@ def _with_method_option(methods: str, label: str, option: str, text: str) -> str
 
 
 def _with_run_option(settings: Settings, key: str, text: str) -> Settings:
-    for group in fields(settings):
-        own = getattr(settings, group.name)
+    for group in option_groups():
+        own = getattr(settings, group)
         option = next((f for f in fields(own) if f.name == key), None)
         if option is None:
             continue
-        if group.name == "log":
+        if group == "log":
             raise OptionError(f"--sweep {key}: what belongs together is set once per run")
-        return replace(settings, **{group.name: replace(own, **{key: _value(option, text)})})
+        return replace(settings, **{group: replace(own, **{key: _value(option, text)})})
     raise OptionError(
         f"--sweep {key}: no such option", todo="name a run option, or METHOD.OPTION of one method"
     )

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.engine.anchor_quality import known_successors
 from crbc_cli.engine.prepare import Chunk, Prepared
 from crbc_cli.engine.texts import Text, row_texts
 from crbc_cli.process.empirical import SUCCESS, EmpiricalProcess
@@ -30,6 +29,7 @@ _MOST_ENTRIES = 2
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class ConflictingAction:
 
     Attributes:
       action: its text.
-      visits: with a known successor.
+      visits: whose successor can tell; see `crbc_cli.process.quality`.
       successors: distinct ones; `followed` holds the most frequent.
       told_by_entry: visits whose successor is the most frequent one of their way in.
       told_anyway: visits whose successor is the most frequent one.
@@ -155,8 +155,8 @@ def suspects_of(log: Prepared, chunk: Chunk) -> Suspects:
     Raises:
       InputError: an input cannot be read any more.
     """
-    process, known = chunk.process, known_successors(log, chunk)
-    outcomes, test = pair_outcomes(process, known), markov_test(process, known)
+    process = chunk.process
+    outcomes, test = pair_outcomes(process), markov_test(process)
     conflicting = np.bincount(
         process.pair_state, outcomes.visits * outcomes.conflict, process.states
     ).astype(np.int64)
@@ -164,7 +164,7 @@ def suspects_of(log: Prepared, chunk: Chunk) -> Suspects:
     p_value[test.state] = test.p_value
     odd = np.flatnonzero(conflicting)
     order = odd[np.lexsort((-conflicting[odd], np.nan_to_num(p_value[odd], nan=2.0)))]
-    view = _View(log, chunk, known, conflicting, p_value)
+    view = _View(log, chunk, outcomes.telling, conflicting, p_value)
     return Suspects(test.p_value, view.anchors(order[:_MOST_PER_CHUNK].tolist()))
 
 
@@ -172,14 +172,14 @@ class _View:
     """Some anchors of one chunk, first as ids, then with texts."""
 
     def __init__(
-        self, log: Prepared, chunk: Chunk, known: Any, conflicting: Ints, p_value: Floats
+        self, log: Prepared, chunk: Chunk, telling: Bools, conflicting: Ints, p_value: Floats
     ) -> None:
         self.log, self.position = log, chunk.position
         self.process: EmpiricalProcess = chunk.process
         self.first_group = chunk.first_group
         self.conflicting, self.p_value = conflicting, p_value
         self.entry = entries(self.process)
-        self.known = known
+        self.telling = telling
         _, self.state_visit = np.unique(self.process.state, return_index=True)
         _, self.pair_visit = np.unique(self.process.pair, return_index=True)
         self.texts: dict[int, Text] = {}
@@ -201,11 +201,11 @@ class _View:
     def _anchor(self, state: int) -> WorstAnchor:
         process, frame = self.process, self.log.frame
         mine = np.flatnonzero(process.state == state)
-        pair, visits = np.unique(process.pair[mine[self.known[mine]]], return_counts=True)
+        pair, visits = np.unique(process.pair[mine[self.telling[mine]]], return_counts=True)
         several = [
             p
             for p in pair[np.argsort(-visits, kind="stable")].tolist()
-            if len(np.unique(process.successor[(process.pair == p) & self.known])) > 1
+            if len(np.unique(process.successor[(process.pair == p) & self.telling])) > 1
         ]
         row = int(self.log.rollouts.row[self.position[mine[0]]])
         p_value = float(self.p_value[state])
@@ -223,7 +223,7 @@ class _View:
 
     def _action(self, pair: int) -> ConflictingAction:
         process = self.process
-        mine = np.flatnonzero((process.pair == pair) & self.known)
+        mine = np.flatnonzero((process.pair == pair) & self.telling)
         successor, count = np.unique(process.successor[mine], return_counts=True)
         ways, way = np.unique(self.entry[mine], return_inverse=True)
         cells, inside = np.unique(

@@ -1,6 +1,7 @@
 """Turning what a file holds into step-table columns, by role, with errors that name the place."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -282,10 +283,14 @@ def resolve_column(column: str, available: Collection[str]) -> tuple[str, tuple[
     return None
 
 
+INDEX = re.compile(r"-?\d{1,9}")
+
+
 def member_at(value: Any, path: Sequence[str]) -> Any:
     """The member of a decoded JSON value at a dotted path, msgspec.UNSET if there is none.
 
-    The longest literal member name wins. A string on the way is taken for JSON text.
+    The longest literal member name wins; in a list a whole number is an index, negative ones from
+    the end. A string on the way is taken for JSON text.
     """
     if not path:
         return value
@@ -294,6 +299,10 @@ def member_at(value: Any, path: Sequence[str]) -> Any:
             value = msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError):
             return msgspec.UNSET
+    if isinstance(value, list) and INDEX.fullmatch(path[0]):
+        place = int(path[0])
+        inside = -len(value) <= place < len(value)
+        return member_at(value[place], path[1:]) if inside else msgspec.UNSET
     if not isinstance(value, dict):
         return msgspec.UNSET
     found = resolve_column(".".join(path), value)

@@ -7,7 +7,7 @@ import msgspec
 import polars as pl
 
 from crbc_cli.logs.batch import Batch
-from crbc_cli.logs.columns import Field, ValueKind, from_values, member_at, resolve_column
+from crbc_cli.logs.columns import INDEX, Field, ValueKind, from_values, member_at, resolve_column
 
 __all__ = ["select_fields"]
 
@@ -58,8 +58,14 @@ def select_fields(
 def _inside_structs(
     column: pl.Expr, dtype: Any, path: tuple[str, ...]
 ) -> tuple[pl.Expr, Any, tuple[str, ...]]:
-    """Follows a path as far as structs go: (expression, its dtype, the path that is left)."""
-    while path and isinstance(dtype, pl.Struct):
+    """Follows a path through structs and lists: (expression, its dtype, the path that is left)."""
+    while path and isinstance(dtype, pl.Struct | pl.List):
+        if isinstance(dtype, pl.List):
+            if not INDEX.fullmatch(path[0]):
+                break
+            column, dtype = column.list.get(int(path[0]), null_on_oob=True), dtype.inner
+            path = path[1:]
+            continue
         members = {f.name: f.dtype for f in dtype.fields}
         found = resolve_column(".".join(path), members)
         if found is None:

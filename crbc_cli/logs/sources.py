@@ -105,11 +105,12 @@ class Source:
         return state.hexdigest()
 
 
-def resolve(inputs: Sequence[str], stdin: IO[bytes] | None = None) -> list[Source]:
+def resolve(inputs: str | Sequence[str], stdin: IO[bytes] | None = None) -> list[Source]:
     """Sources in the order they will be read.
 
     Args:
-      inputs: paths, directories, globs, `@list` files or `-`; empty means stdin if it is piped.
+      inputs: paths, directories, globs, `@list` files or `-`; empty means stdin if it is piped;
+        a string is one input.
       stdin: stream used for `-`; the process's own by default.
     Raises:
       InputError: nothing matches, a path is missing, or a container is not recognised.
@@ -119,7 +120,7 @@ def resolve(inputs: Sequence[str], stdin: IO[bytes] | None = None) -> list[Sourc
         if stdin is None and sys.stdin.isatty():
             raise OptionError("no log given", todo="name a file, a directory or pipe one in")
         inputs = ["-"]
-    names = list(_expand(inputs))
+    names = list(_expand([inputs] if isinstance(inputs, str) else inputs))
     _refuse_repeats(names)
     return [_stdin_source(stdin) if name == "-" else _file_source(name) for name in names]
 
@@ -213,6 +214,8 @@ def _file_source(name: str) -> Source:
 def _stdin_source(stdin: IO[bytes] | None) -> Source:
     """Spools stdin to a temporary file: Parquet needs seeking, and rows are read twice."""
     path = _temporary(stdin or sys.stdin.buffer, "-")
+    if not path.stat().st_size:
+        raise InputError("stdin is empty", "-", "name a log, or pipe one in")
     with path.open("rb") as file:
         return _from_head("-", path, file.read(8))
 

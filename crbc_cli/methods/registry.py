@@ -7,7 +7,7 @@ Dashes and underscores are the same in names, keys and values.
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, fields, replace
 from typing import Any
 
@@ -115,16 +115,17 @@ class Chosen:
 
 
 def parse_methods(
-    text: str,
+    text: str | Sequence[str],
     credit: CreditOptions | None = None,
     group_advantage: GroupAdvantageOptions | None = None,
 ) -> tuple[Chosen, ...]:
-    """Comma-separated specifications, each as in `parse_method`.
+    """Specifications, each as in `parse_method`: a sequence, or one string with commas.
 
     Raises:
       OptionError: nothing is named, or two have the same label.
     """
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    listed = text.split(",") if isinstance(text, str) else text
+    parts = [part.strip() for part in listed if part.strip()]
     chosen = tuple(parse_method(part, credit, group_advantage) for part in parts)
     if not chosen:
         raise OptionError("no method is named", todo=f"use some of {', '.join(METHODS)}")

@@ -2,9 +2,9 @@
 
 * **Conflict rate.** A pair (anchor, action) visited at least twice conflicts if its visits were
   followed by several distinct next anchors or boundaries. The conflict rate is the share of the
-  visits of such repeated pairs whose pair conflicts. Where the log says that a limit cut a rollout,
-  its last visit does not count: nothing is known of what followed. So a deterministic environment
-  seen through perfect anchors has conflict rate 0; a stochastic one does not.
+  visits of such repeated pairs whose pair conflicts. A failure differs from a success only: limits
+  end rollouts anywhere, and most logs do not say where. So a deterministic environment seen
+  through perfect anchors has conflict rate 0; a stochastic one does not.
 * **Markov test.** If an anchor is a state, what follows (anchor, action) does not depend on how the
   anchor was entered, that is on the pair before it. Per pair, entries times successors make a
   contingency table; an anchor's statistic is the sum of Pearson's χ² over its pairs. Its mean and
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crbc_cli.process.agreement import codes
-from crbc_cli.process.empirical import EmpiricalProcess
+from crbc_cli.process.empirical import FAILURE, SUCCESS, EmpiricalProcess
 
 __all__ = [
     "START",
@@ -61,17 +61,26 @@ class Conflicts:
         """Conflict rate; None where no pair is visited twice."""
         return self.visits / self.repeated if self.repeated else None
 
+    @property
+    def told(self) -> str:
+        """One line for people."""
+        rate = "-" if self.rate is None else f"{100 * self.rate:.1f} %"
+        return f"conflict rate {rate}: visits whose anchor and action had several next anchors"
+
 
 @dataclass(frozen=True)
 class PairOutcomes:
-    """What followed each (anchor, action), as far as it is known.
+    """What followed each (anchor, action).
 
     Attributes:
-      visits: int64 (pairs,), visits whose successor is known.
+      visits: int64 (pairs,).
+      telling: bool (n,), visits whose successor can differ from others: all but failures of pairs
+        that never succeed.
       conflict: bool (pairs,), these had several distinct successors.
     """
 
     visits: Ints
+    telling: Bools
     conflict: Bools
 
     @property
@@ -81,18 +90,16 @@ class PairOutcomes:
         return Conflicts(int(self.visits[self.conflict].sum()), repeated)
 
 
-def pair_outcomes(process: EmpiricalProcess, known: Bools) -> PairOutcomes:
-    """Which pairs conflict; a success and a failure are two successors.
-
-    Args:
-      process: merged groups.
-      known: bool (n,), false where a limit cut the rollout after the visit.
-    """
-    pair, successor = process.pair[known], process.successor[known]
+def pair_outcomes(process: EmpiricalProcess) -> PairOutcomes:
+    """Which pairs conflict; see the module docstring."""
+    pair, successor = process.pair, process.successor
+    succeeds = np.zeros(process.pairs, bool)
+    succeeds[pair[successor == SUCCESS]] = True
+    telling = (successor != FAILURE) | succeeds[pair]
     first = np.zeros(process.pairs, np.int64)
-    first[pair[::-1]] = successor[::-1]
-    other = np.bincount(pair, successor != first[pair], process.pairs)
-    return PairOutcomes(np.bincount(pair, minlength=process.pairs), other > 0)
+    first[pair[telling][::-1]] = successor[telling][::-1]
+    other = np.bincount(pair, telling & (successor != first[pair]), process.pairs)
+    return PairOutcomes(process.pair_visits, telling, other > 0)
 
 
 def entries(process: EmpiricalProcess) -> Ints:
@@ -117,21 +124,19 @@ class MarkovTest:
     p_value: Floats
 
 
-def markov_test(process: EmpiricalProcess, known: Bools) -> MarkovTest:
+def markov_test(process: EmpiricalProcess) -> MarkovTest:
     """Whether what follows depends on how an anchor was entered; see the module docstring.
 
-    Pairs enter with four visits or more, two entries and two successors.
+    Pairs enter with four telling visits or more, two entries and two successors.
 
-    Args:
-      process: merged groups.
-      known: as for `pair_outcomes`.
     Source: moments of χ² under permutation: Dawson, Biometrika 41 (1954); combination and gamma
       approximation as in Mielke and Berry, Permutation Methods, 2007, chapter 7.
     """
     from scipy.special import gammaincc
 
-    entry, pairs = entries(process), pair_outcomes(process, known)
-    taken = (pairs.conflict & (pairs.visits >= _LEAST_VISITS))[process.pair] & known
+    entry, outcomes = entries(process), pair_outcomes(process)
+    size = np.bincount(process.pair, outcomes.telling, process.pairs)
+    taken = (outcomes.conflict & (size >= _LEAST_VISITS))[process.pair] & outcomes.telling
     pair, came, went = process.pair[taken], entry[taken], process.successor[taken]
     table = _Tables.of(pair, came, went)
     tested = (table.rows > 1) & (table.columns > 1)

@@ -84,11 +84,12 @@ def coverage_tables(report: "CoverageReport") -> list[Table]:
 
 
 def coverage_summary(report: "CoverageReport") -> str:
-    """One line: where it settled and how much expanded."""
+    """Where it settled and how much expanded; and how far anchors can be trusted."""
     share = report.expanded / report.total if report.total else math.nan
     return (
         f"{percent(share)} of eligible {report.unit} reach more rollouts at full closure than "
-        f"at depth 0; nothing changes beyond depth {report.settled}."
+        f"at depth 0; nothing changes beyond depth {report.settled}.\n"
+        f"{report.conflicts.told}."
     )
 
 

@@ -1,5 +1,6 @@
 """Rows of a log with their text, on which rules can be tried."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -134,7 +135,6 @@ class Sample:
         found = [texts[i] for i in row.tolist()]
         frame = log.loaded.frame
         columns = [name for name in frame.columns if name.startswith("column ")]
-        anchor = log.settings.anchor
         return cls(
             codes(group[position]),
             codes(r.rollout[position]),
@@ -143,9 +143,28 @@ class Sample:
             log.outcomes.success[r.rollout[position]]
             & np.isin(position, r.offsets[1:] - 1, assume_unique=True),
             pl.DataFrame([frame[name].gather(row) for name in columns]),
-            replace(anchor, anchor=anchor.anchor[:1], action_tag="", drop=(), rules="", preset=""),
+            _options(log.settings.anchor),
             len(r.row),
             position,
+        )
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Sample]") -> "Sample":
+        """Samples of several logs as one; `parts` is not empty."""
+        groups = np.cumsum([0, *(int(part.group.max(initial=-1)) + 1 for part in parts)])
+        rollouts = np.cumsum([0, *(int(part.rollout.max(initial=-1)) + 1 for part in parts)])
+        numbered = list(zip(parts, groups, rollouts, strict=False))
+        return replace(
+            parts[0],
+            group=np.concatenate([part.group + group for part, group, _ in numbered]),
+            rollout=np.concatenate([part.rollout + rollout for part, _, rollout in numbered]),
+            observation=pl.concat([part.observation for part in parts]),
+            action=pl.concat([part.action for part in parts]),
+            success=np.concatenate([part.success for part in parts]),
+            columns=pl.concat([part.columns for part in parts], how="diagonal_relaxed"),
+            rows=sum(part.rows for part in parts),
+            position=np.concatenate([part.position for part in parts]),
+            _bases={},
         )
 
     @property
@@ -232,6 +251,19 @@ class Sample:
             thought = columns["thought"][0].astype(bool)
         action = _dense(columns["action_key"][0])
         return Keyed(anchor, done.known & ~thought, thought, action, done.key, done.parts)
+
+
+def _options(anchor: AnchorOptions) -> AnchorOptions:
+    """Options for texts that views and tags have been applied to."""
+    return replace(
+        anchor,
+        anchor=("observation",),
+        action_tag="",
+        drop=(),
+        rules="",
+        preset="",
+        merge_similar=0.0,
+    )
 
 
 def _dense(words: Words) -> Ints:

@@ -138,7 +138,8 @@ def suggest(sample: Sample, rules: RuleFile) -> Search:
         _slots(search, frames)
         if len(search.found) == size:
             break
-    _place_for_reply(search, frames)
+    if _place_for_reply(search, frames):
+        _slots(search, frames)
     return search
 
 
@@ -257,12 +258,12 @@ def _slots(search: Search, frames: Frames) -> None:
         search.take("slot", offered[best].why, wider, trials[best], change)
 
 
-def _place_for_reply(search: Search, frames: Frames) -> None:
+def _place_for_reply(search: Search, frames: Frames) -> bool:
     """A place in the key instead of the reply, since looking, examining and arriving give
     different texts in one situation; only if other rollouts foretell no more visits wrongly."""
     sample, rules = search.sample, search.rules
     if rules.key == ("reply",) or "reply" not in rules.key:
-        return
+        return False
     kept = tuple(part for part in rules.key if part != "reply")
     offered = [c for c in candidates(sample, frames, rules) if c.place]
     attempts = [("the slots of the key already tell it", rules, kept)] if _has_place(rules) else []
@@ -275,14 +276,17 @@ def _place_for_reply(search: Search, frames: Frames) -> None:
         bare = msgspec.structs.replace(wider, key=key)
         trial = sample.trial(bare)
         gained, worse = trial.hits - search.now.hits, trial.misses - search.now.misses
-        worth = gained >= max(3.0, 0.005 * search.now.visits) and worse <= 0.01 * gained
+        worth = gained >= max(3.0, 0.005 * search.now.visits) and worse <= 0.5 + 0.002 * gained
         if worth and (best is None or trial.hits > best[2].hits):
             best = why, bare, trial
-    if best is not None:
-        why, bare, trial = best
-        change = {"slot": list(bare.slot[len(rules.slot) :]), "key": list(bare.key)}
-        change = {name: value for name, value in change.items() if value}
-        search.take("key", f"{why}; beside it the reply tells nothing more", bare, trial, change)
+    if best is None:
+        return False
+    why, bare, trial = best
+    change: dict[str, object] = {"key": list(bare.key)}
+    if len(bare.slot) > len(rules.slot):
+        change["slot"] = list(bare.slot[len(rules.slot) :])
+    search.take("key", f"{why}; beside it the reply tells nothing more", bare, trial, change)
+    return True
 
 
 def _has_place(rules: RuleFile) -> bool:
