@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from crbc_cli.api import (
+        anchor_report,
         annotate,
         audit,
         check,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from crbc_cli.errors import CrbcError
 
 _HOME = {
+    "anchor_report": "api",
     "annotate": "api",
     "audit": "api",
     "check": "api",
@@ -41,6 +43,7 @@ _HOME = {
 __all__ = [
     "CrbcError",
     "__version__",
+    "anchor_report",
     "annotate",
     "audit",
     "check",

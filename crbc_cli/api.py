@@ -499,7 +499,7 @@ def gate(
     return measure_gate(groups, rule)
 
 
-def anchors(
+def anchor_report(
     inputs: str | Sequence[str],
     *,
     group: str | None = None,

@@ -2,7 +2,18 @@
 
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["Note", "Notes"]
+__all__ = ["Note", "Notes", "counted"]
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number and what it counts: `1 row`, `2 rows`.
+
+    Args:
+      number: how many.
+      one: the words for one of them.
+      several: the words for any other number; by default `one` with an s.
+    """
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def test_skipped_lines_are_counted(tmp_path: Path) -> None:
     ended = crbc("annotate", TOLD["bad-inner-line.jsonl"].path, "--skip-bad-lines", "-o", output)
     assert ended.code == 0
     assert "warning: " in ended.stderr
-    assert "1 bad lines left out, first 4" in ended.stderr
+    assert "1 bad line left out, first 4" in ended.stderr
     assert pl.read_parquet(output)["source_row"].to_list() == [0, 1, 2, 4, 5, 6, 7, 8]
 
 

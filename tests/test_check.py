@@ -71,6 +71,7 @@ class Case:
       says: parts of its message.
       options: of the command.
       also: other findings the log gives.
+      advice: where it is not the code's.
     """
 
     code: str
@@ -82,6 +83,7 @@ class Case:
     says: Sequence[str] = ()
     options: Sequence[str] = ()
     also: frozenset[str] = field(default_factory=frozenset)
+    advice: str = ""
 
 
 def case(code: str, rows: Rows | Mapping[str, Rows], seen: str, *where: str, **more: Any) -> Case:
@@ -126,6 +128,14 @@ REWARDED = with_cells(
     reward=[0.1, 1.0, 10.0, -0.1, -0.1],
     episode_reward=[11.1, 11.1, 11.1, 0.0, 0.0],
 )
+WHOLE_RESPONSES = [one(i, "s", f"I think of {i}. look", i == 0) for i in range(20)]
+"""Twenty rollouts that all meet in s, where no two responses are equal."""
+ROOMS = with_cells(
+    [*rollout("r0", "a-x b-x", True), *rollout("r1", "a-x c-x", False), one("r2", "a", "y", False)],
+    observation=[f"-= {room} =-" for room in ("Hall", "Cave", "Hall", "Well", "Hall")],
+    action=["go east", "take lamp", "go east", "look", "look"],
+)
+"""Hall and `go east` lead to two rooms; two of five visits. Rooms are written as TextWorld does."""
 BATCHES = [
     {"step": 10, "prompt": "Q1", "completion": "a", "acc": 1.0},
     {"step": 10, "prompt": "Q1", "completion": "b", "acc": 0.0},
@@ -398,6 +408,27 @@ CASES = [
         says=["66.7 % of the visits", "1 with mixed outcomes"],
     ),
     case(
+        "aliased_anchors",
+        with_cells([*rollout("r0", "h-k h-o", True), one("r1", "h", "o", False)],
+                   inventory=["", "key", ""]),
+        "1 of 1 anchors",
+        advice="add what the text hides, for example --anchor observation,inventory",
+    ),
+    case(
+        "unique_actions",
+        WHOLE_RESPONSES,
+        "20 of 20 actions",
+        'log.jsonl:1: "I think of 0. look"',
+    ),
+    case(
+        "preset_available",
+        ROOMS,
+        "2 of 5 visits",
+        says=["textworld: 100% of observations match"],
+        also="aliased_anchors",
+        advice="try --preset textworld; crbc anchors --explain-preset textworld shows its rules",
+    ),
+    case(
         "hub_anchors",
         NOTHING_HAPPENS,
         "1 of 6 anchors",
@@ -447,7 +478,7 @@ def test_finding(case: Case, tmp_path: Path) -> None:
     for part in case.says:
         assert part in finding["message"]
     assert finding["severity"] == CODES[case.code].severity
-    assert finding["advice"] == CODES[case.code].advice
+    assert finding["advice"] == (case.advice or CODES[case.code].advice)
     severities = [f["severity"] for f in ended.json["findings"]]
     assert severities == sorted(severities, reverse=True), "problems come first"
     assert ended.code == ("problem" in severities)
@@ -546,6 +577,14 @@ NOT_ACCUSED = {
         ],
         (),
     ),
+    # 20 of 23 pairs at s have one visit, less than 90 %.
+    "actions of which some come back": (
+        "unique_actions",
+        [*WHOLE_RESPONSES, *(one(20 + i, "s", f"go {i % 3}", False) for i in range(6))],
+        (),
+    ),
+    "nineteen unique actions": ("unique_actions", WHOLE_RESPONSES[:19], ()),
+    "a preset that is used": ("preset_available", ROOMS, ("--preset", "textworld")),
     "rewards that add up but for rounding": (
         "reward_mismatch",
         with_cells(
@@ -569,6 +608,18 @@ def test_not_accused(what: str, tmp_path: Path) -> None:
     code, rows, options = NOT_ACCUSED[what]
     assert code in CODES
     assert code not in findings(checked({"log.jsonl": rows}, tmp_path, *options))
+
+
+def test_quotes_show_the_action_without_its_surroundings(tmp_path: Path) -> None:
+    """Where --action-tag takes it out of a response; and one thing is not counted as several."""
+    rows = with_cells(
+        [*rollout("r0", "h-k h-o", True), one("r1", "h", "o", False)],
+        action=[f"So be it. <action>{name}</action>" for name in ("key", "open", "open")],
+    )
+    ended = checked({"log.jsonl": rows}, tmp_path, "--action-tag", "action")
+    assert findings(ended)["aliased_anchors"]["where"] == ['log.jsonl:2: "h" -> "open"']
+    text = crbc("check", "log.jsonl", "--action-tag", "action", cwd=tmp_path).text
+    assert "aliased_anchors  1 of 1 anchor\n" in text
 
 
 def test_nothing_to_find(tmp_path: Path) -> None:
@@ -749,7 +800,7 @@ def test_stdin_and_other_remarks(tmp_path: Path) -> None:
     assert findings(ended)["no_ending_columns"]["where"] == ["-"]
     assert ended.stderr.splitlines() == [
         "note: no rollout_id: each row is one rollout of one step",
-        "note: --group-by prompt gives 1 groups: 1 of size 2",
+        "note: --group-by prompt gives 1 group: 1 of size 2",
     ]
 
 

@@ -117,6 +117,9 @@ def test_reports_for_people(arguments: list[object]) -> None:
     assert ESCAPE in forced.text
     neither = crbc(*arguments, env={"FORCE_COLOR": "1", "NO_COLOR": "1"})
     assert ESCAPE not in neither.text
+    assert not any(line.endswith(" ") for line in ended.text.splitlines())
+    unset = crbc(*arguments, env={"COLUMNS": ""})
+    assert max(len(line) for line in unset.text.splitlines()) <= 80
     narrow = crbc(*arguments, env={"COLUMNS": "60"})
     assert max(len(line) for line in narrow.text.splitlines()) <= 60
     quiet = crbc(*arguments, "-q")
@@ -128,13 +131,13 @@ def test_data_on_stdout_everything_else_on_stderr(tmp_path: Path) -> None:
     log.write_bytes(jsonl(golden_rows()) + b'{"torn')
     piped = crbc("annotate", log, "-o", "-", "--to", "jsonl", "--profile")
     assert len(piped.rows) == 9
-    assert piped.stderr.splitlines()[0] == "9 rows, 4 rollouts, 1 groups -> -"
+    assert piped.stderr.splitlines()[0] == "9 rows, 4 rollouts, 1 group -> -"
     assert f"warning: {log}:10: last line is torn and left out" in piped.stderr
     for stage in ("import", "read", "arrange", "build", "solve", "coverage", "combine", "write"):
         assert re.search(rf"^ {stage} +\d+\.\d+ +\d+\.\d %", piped.stderr, re.MULTILINE), stage
     filed = crbc("annotate", log, "-o", tmp_path / "x.csv")
     assert filed.stdout == b""
-    assert filed.stderr.splitlines()[0] == f"9 rows, 4 rollouts, 1 groups -> {tmp_path}/x.csv"
+    assert filed.stderr.splitlines()[0] == f"9 rows, 4 rollouts, 1 group -> {tmp_path}/x.csv"
     quiet = crbc("annotate", log, "-o", tmp_path / "y.csv", "--quiet")
     assert (quiet.code, quiet.stdout, quiet.stderr) == (0, b"", "")
     strict = crbc("coverage", log, "--json", "--strict")
@@ -180,19 +183,38 @@ def test_start_up_imports_nothing_heavy() -> None:
     assert shown.stdout.strip() == b"False"
 
 
-def test_completion_knows_commands_and_options() -> None:
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("annotate --anchor", "--anchor-id"),
+        ("annotate --singleton r", "raw"),
+        ("annotate --normalize strip,c", "strip,case"),
+        ("annotate --to ar", "arrow"),
+        ("annotate --preset sok", "sokoban"),
+        ("annotate --method gi", "gigpo"),
+        ("coverage --unit a", "anchors"),
+        ("filter --drop ok,all_f", "ok,all_fail"),
+        ("gate --signal uni", "unique_action"),
+        ("methods rew", "rewardflow"),
+        ("schema r", "report"),
+        ("config fil", "filter"),
+    ],
+)
+def test_completion(typed: str, offered: str) -> None:
+    """Of options, and of values where the known ones are few."""
+    words = f"crbc {typed}"
     completed = subprocess.run(
         [sys.executable, "-m", "crbc_cli"],
         env={
             "_CRBC_COMPLETE": "complete_bash",
-            "COMP_WORDS": "crbc annotate --anchor",
-            "COMP_CWORD": "2",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split()) - 1),
         },
         capture_output=True,
         check=False,
         text=True,
     )
-    assert "--anchor-id" in completed.stdout.split()
+    assert offered in completed.stdout.split()
 
 
 def test_closed_streams_and_narrow_encodings(tmp_path: Path) -> None:

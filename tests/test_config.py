@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,13 @@ def effective(command: str = "annotate", **how: Any) -> dict[str, tuple[str, str
     """Option -> (value, origin) as `crbc config` shows them."""
     ended = crbc("config", command, "--show-origin", **how)
     assert ended.code == 0, ended.stderr
+    header, *lines = ended.text.splitlines()
+    assert header == f"[{command}]"
     shown = {}
-    for line in ended.text.splitlines():
-        name, _, rest = line.partition(" = ")
-        value, _, origin = rest.partition("\t# ")
+    for line in lines:
+        name, _, rest = line.removeprefix("# ").partition(" = ")
+        value, _, origin = rest.partition("  # ")
+        assert line.startswith("# ") == (origin == "default"), line
         shown[name] = (value, origin)
     return shown
 
@@ -52,9 +56,9 @@ def test_flag_over_environment_over_file_over_default(tmp_path: Path) -> None:
     assert options(env=env) == [0.7, "successors", 2.0, 1.0]
     assert options("--discount", "0.9", env=env) == [0.9, "successors", 2.0, 1.0]
     shown = effective(cwd=tmp_path, env=env)
-    assert shown["--discount"] == ("0.7", "environment CRBC_DISCOUNT")
-    assert shown["--w-s"] == ("2", "config file")
-    assert shown["--w-g"] == ("1.0", "default")
+    assert shown["discount"] == ("0.7", "environment CRBC_DISCOUNT")
+    assert shown["w_s"] == ("2.0", "config file")
+    assert shown["w_g"] == ("1.0", "default")
 
 
 def test_nearest_file_and_named_file(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ def test_values_in_a_file(tmp_path: Path) -> None:
     expected = {"anchor": ["observation", "action"], "map": ["success=done", "reward=reward"]}
     expected |= {"expected_group_size": 4, "spanning_groups": True}
     assert {name: report["options"][name] for name in expected} == expected
-    assert effective(cwd=tmp_path)["--depth"] == ("2", "config file")
+    assert effective(cwd=tmp_path)["depth"] == ('"2"', "config file")
     assert credit(GOLDEN, cwd=tmp_path)["visits"].to_list() == [2, 2, 2, 1, 2, 1, 2, 2, 1]
 
 
@@ -110,12 +114,39 @@ def test_a_file_that_is_wrong(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "crbc.toml"
     path.write_text(text)
     assert said in crbc("annotate", GOLDEN, "-o", "-", "--to", "csv", cwd=tmp_path).refused()
+    command = "coverage" if "[coverage]" in text else "annotate"
+    assert said in crbc("config", command, cwd=tmp_path).refused()
 
 
 def test_named_file_that_is_not_there(tmp_path: Path) -> None:
     line = crbc("--config", tmp_path / "gone.toml", "coverage", GOLDEN).refused()
     assert "gone.toml: config file cannot be read" in line
     assert "'x' is no command" in crbc("config", "x").refused()
+
+
+@pytest.mark.parametrize("command", LOG_COMMANDS)
+def test_what_config_prints_is_a_config_file(command: str, tmp_path: Path) -> None:
+    """It says what the surroundings said, in types a config file may hold, and no default more."""
+    env = {
+        "CRBC_MASK": r'"\d+"',
+        "CRBC_ANCHOR": "observation,a",
+        "CRBC_KEY": "é\x7f",
+        "CRBC_GROUP_STRIDE": "3",
+        "CRBC_ALLOW_UNEVEN": "1",
+    }
+    ended = crbc("config", command, "--show-origin", env=env)
+    expected = {
+        "mask": [r'"\d+"'],
+        "anchor": ["observation", "a"],
+        "key": ["é\x7f"],
+        "group_stride": 3,
+        "allow_uneven": True,
+    }
+    assert tomllib.loads(ended.text) == {command: expected}
+    everything = "\n".join(line.removeprefix("# ") for line in ended.text.splitlines())
+    (tmp_path / "crbc.toml").write_text(everything, "utf-8")
+    again = crbc("config", command, cwd=tmp_path)
+    assert tomllib.loads(again.text) == tomllib.loads(everything)
 
 
 def test_every_option_has_an_environment_variable() -> None:
@@ -125,10 +156,11 @@ def test_every_option_has_an_environment_variable() -> None:
         for option in commands[name].params:
             if option.param_type_name != "option" or option.name == "help":
                 continue
-            flag = max(option.opts, key=len).strip("-").replace("-", "_").upper()
-            assert option.envvar in (f"CRBC_{flag}", f"CRBC_{name.upper()}_{flag}"), option.name
+            flags = [flag.strip("-").replace("-", "_").upper() for flag in option.opts]
+            known = {f"CRBC_{part}{flag}" for flag in flags for part in ("", f"{name.upper()}_")}
+            assert option.envvar in known, option.name
     env = {"CRBC_DEPTH": "0", "CRBC_SINGLETON": "raw", "CRBC_MAP": "reward=reward success=done"}
-    assert effective(env=env)["--singleton"] == ("raw", "environment CRBC_SINGLETON")
+    assert effective(env=env)["singleton"] == ('"raw"', "environment CRBC_SINGLETON")
     ended = crbc("explain", GOLDEN, "--json", env=env | {"CRBC_STEP": "t0:0"})
     assert ended.json["step"]["step"] == 0
     asked = {"depth": 0, "singleton": "raw", "map": ["reward=reward", "success=done"]}

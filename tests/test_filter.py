@@ -69,7 +69,7 @@ def test_counts_per_status(tmp_path: Path) -> None:
     assert ["ok", "1", "3", "2"] in lines
     assert ["singleton", "1", "1", "1"] in lines
     assert ["reason", "unscored", "1", "0"] in lines
-    assert "warning: 1 rollouts have no outcome" in ended.stderr
+    assert "warning: 1 rollout has no outcome" in ended.stderr
     assert crbc("filter", path, "-o", "-", "--keep", "ok", "--quiet").stderr == ""
     assert crbc("filter", path, "-o", "-", "--keep", "ok", "--strict").code == 1
 

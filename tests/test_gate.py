@@ -14,6 +14,7 @@ from helpers import Rows, rollout, write_log
 from scipy import stats
 
 import crbc_cli
+from crbc_cli.cli.gate import SIGNAL_NAMES
 from crbc_cli.engine.gate import GateReport
 from crbc_cli.errors import ColumnError, CrbcError, IdentityError, OptionError
 from crbc_cli.methods import selective_rollout
@@ -562,6 +563,48 @@ def test_tables_fit(features: str, width: int) -> None:
     assert row.split() in [line.split() for line in ended.text.splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("folds", "said"),
+    [
+        (2, "Cross-validation confirms it: on groups that it was not made on, such a choice had "
+            "precision 1 and saved 12.0 % safely."),
+        (10, "Cross-validation does not confirm it: on groups that it was not made on, such a "
+             "choice had precision 0.6667 and saved 12.0 % safely."),
+    ],
+)  # fmt: skip
+def test_a_recommendation_says_whether_it_is_confirmed(
+    features: str, folds: int, said: str
+) -> None:
+    """Against --min-precision 0.8; the numbers are the last row of the cross-validation."""
+    metrics = measured(features, select=True, folds=folds).held_out[-1].metrics
+    assert metrics.precision == (1 if folds == 2 else 2 / 3)
+    assert metrics.safe == pytest.approx(0.12)
+    select = ("--t-max", "10", "--select", "--folds", folds)
+    text = crbc("gate", "--features", features, *select, env={"COLUMNS": "300"}).text
+    assert text.splitlines()[-1].endswith(said)
+    assert "TP, FP: cut groups" in text
+
+
+def test_no_recommendation_is_one_sentence_and_no_table_of_zeros(features: str) -> None:
+    Path(features).write_text(FEATURES.replace(",0,4", ",0.25,4"))
+    select = ("gate", "--features", features, "--t-max", "10", "--select")
+    text = crbc(*select).text
+    assert "nothing to recommend" in text.splitlines()[-1]
+    assert "recall" not in text
+    assert "recall" in crbc(*select, "--threshold", "0.12").text, "what is asked for is shown"
+
+
+def test_a_step_beyond_all_rollouts_is_warned_of() -> None:
+    """The golden group's longest rollout has 3 steps."""
+    assert crbc("gate", GOLDEN, "--at", "2,3").stderr == ""
+    line = "warning: --at 4 is beyond the longest rollout (3 steps): nothing can be saved there"
+    assert crbc("gate", GOLDEN, "--at", "3..5").stderr.splitlines() == [line]
+
+
+def test_signals_that_completion_knows() -> None:
+    assert tuple(SIGNALS) == SIGNAL_NAMES
+
+
 def test_groups_are_listed(features: str) -> None:
     rule = ("--at", "4", "--threshold", "0.21", "--or-terminated", "0.9")
     ended = crbc("gate", "--features", features, "--t-max", "10", *rule, "--per-group")
@@ -628,4 +671,4 @@ def test_logs_without_groups_to_judge(tmp_path: Path) -> None:
     assert ended.json["groups"] == 0
     assert ended.json["groups_left_out"] == 1
     assert ended.json["points"][0]["safe"] is None
-    assert "1 groups left out" in ended.stderr
+    assert "1 group left out" in ended.stderr

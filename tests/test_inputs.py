@@ -541,6 +541,20 @@ def test_a_column_that_is_not_there(arguments: list[str], said: str) -> None:
     assert said in crbc("annotate", GOLDEN, *arguments).refused()
 
 
+def test_all_missing_columns_at_once(tmp_path: Path) -> None:
+    """Each with what to do; a column of a well-known name is suggested, and never taken."""
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(jsonl([{"uid": "g", "ep": "r", "t": 0, "obs": "s", "do": "a", "won": True}]))
+    said = crbc("annotate", path).refused().split("has no columns ")[1]
+    assert said == (
+        "group_id, rollout_id, step, observation, action, success "
+        "(columns: uid, ep, t, obs, do, won); --map group_id=uid or --group-by COLUMN; --map rollout_id=ep; "
+        "--map step=t or --order-by file; --map observation=obs or --anchor COLUMN; "
+        "--map action=COLUMN or --action COLUMN; "
+        'for the outcome --map success=won or --success-when "reward >= 1"'
+    )
+
+
 # --- anchors and actions --------------------------------------------------------------------------
 
 
@@ -559,7 +573,8 @@ def test_composite_anchor_normalisation_and_action_tag(tmp_path: Path) -> None:
     assert is_golden(credit(path, *tag, "--anchor", "state.room"))
     assert is_golden(credit(path, *tag, "--anchor", "state.room,group_id"))
     assert credit(path, *tag, "--anchor", "state.room,state.clock")["visits"].max() == 1
-    assert "regular expression" in crbc("annotate", path, "--mask", "(").refused()
+    line = crbc("annotate", path, "--mask", "(").refused()
+    assert "--mask '(' is not a regular expression (unclosed group)" in line
 
 
 def test_normalize_rules_each_do_their_part(tmp_path: Path) -> None:
@@ -632,7 +647,7 @@ def test_inferred_groups_are_said_and_checked(tmp_path: Path) -> None:
     assert [row["step"] for row in ended.rows] == [0, 0, 0]
     assert [row["group_status"] for row in ended.rows] == ["ok", "ok", "singleton"]
     assert crbc(*how, "--to", "jsonl", "--strict").code == 1
-    assert "has no column group_id" in crbc("annotate", path, *_DUMP).refused()
+    assert "has no columns group_id, rollout_id" in crbc("annotate", path, *_DUMP).refused()
 
 
 def test_group_by_columns_and_nested_prompts(tmp_path: Path) -> None:
@@ -647,7 +662,7 @@ def test_group_by_columns_and_nested_prompts(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(chat), table)
     for log in (path, table):
         ended = crbc("annotate", log, "--group-by", "prompt", "-o", "-", "--to", "arrow")
-        assert "note: --group-by prompt gives 1 groups: 1 of size 4" in ended.stderr
+        assert "note: --group-by prompt gives 1 group: 1 of size 4" in ended.stderr
         assert is_golden(credit(log, "--group-by", "prompt,epoch"))
     rows = each(prompt=lambda row: None if row["rollout_id"] == "t3" else "go")
     path.write_bytes(jsonl(rows))
@@ -792,7 +807,7 @@ def test_outcome_rule_on_the_last_row(tmp_path: Path) -> None:
     assert is_golden(credit(path, "--success-when", "\"info.status\" = 'won'"))
     for rule in ("reward >= 1", "score >= 1"):
         ended = crbc("annotate", path, "--success-when", rule, "-o", "-", "--to", "arrow")
-        assert "1 rollouts have no outcome" in ended.stderr
+        assert "1 rollout has no outcome" in ended.stderr
         assert ended.table["reason"].to_pylist()[7:] == ["unscored"] * 2
         assert ended.table["reason"].to_pylist()[:7] == [None] * 7
     fails = ("--success-when", "score >= 1", "--unscored", "fail")

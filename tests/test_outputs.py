@@ -399,7 +399,7 @@ def test_metadata_says_how_it_was_made(log: Path) -> None:
     assert (made["version"], made["anchor_key"]) == (crbc_cli.__version__, "v1")
     digest = xxhash.xxh3_128_hexdigest(log.read_bytes())
     assert made["inputs"] == [{"name": str(log), "xxh3_128": digest}]
-    assert [note["code"] for note in made["notes"]] == ["torn_line"]
+    assert [note["code"] for note in made["notes"]] == ["torn_line", "conflict_rate"]
     asked = {"depth": 2, "w_s": 3.5, "anchor": ["observation", "action"], "key": ["done"]}
     assert made["options"] == Settings().echo() | asked
     # The file alone is enough to make the same numbers again.

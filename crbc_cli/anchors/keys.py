@@ -9,36 +9,28 @@ leave small columns behind (did this reply say "no-op", which slot was set to wh
 makes anchors of them once rollouts are in order.
 """
 
-import json
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
 import polars as pl
 import xxhash
 
-from crbc_cli.anchors.canonical import digest, encode
-from crbc_cli.anchors.ops import apply_ops, formatted, matches_any, option_ops
-from crbc_cli.anchors.rulefile import Op, RuleFile, Slot
-from crbc_cli.anchors.values import (
-    VIEWS,
-    content,
-    in_any_order,
-    last_fence,
-    map_strings,
-    tool_call,
-    without_path,
+from crbc_cli.anchors.ops import formatted, matches_any, option_ops
+from crbc_cli.anchors.part import (
+    NULL_KEY,
+    TEXT,
+    Part,
+    by_distinct,
+    combined_digest,
+    combined_key,
 )
+from crbc_cli.anchors.rulefile import Op, RuleFile, Slot
+from crbc_cli.anchors.values import VIEWS, in_any_order, tool_call
 from crbc_cli.logs.columns import ValueKind
 from crbc_cli.options import AnchorOptions
 
-__all__ = ["NULL_KEY", "Keys", "keyed", "text_of"]
+__all__ = ["Keys", "keyed", "text_of"]
 
-_OTHER_SEED = 0x9E37
-_TEXT = pl.col("text")
-NULL_KEY = 0x6E756C6C
 _INVALID_KEY = 0x696E76616C6964
 
 
@@ -115,12 +107,12 @@ def keyed(frame: pl.LazyFrame, kinds: Mapping[str, ValueKind], keys: Keys) -> pl
     added: dict[str, pl.Expr] = {}
     signs: dict[str, pl.Expr] = {}
     if keys.rules.thought:
-        raw = _Part("action", kinds.get("action", "text"))
-        thought = {"thought": matches_any(_TEXT, keys.rules.thought)}
+        raw = Part("action", kinds.get("action", "text"))
+        thought = {"thought": matches_any(TEXT, keys.rules.thought)}
         added |= _read_off(signs, "signs of thought", raw.text(), thought, 0)
     wanted = _slot_columns(keys.rules, "action", keys.anchor_id)
     if action.rewritten:
-        wanted["action_key"] = action.hashed(_TEXT)
+        wanted["action_key"] = action.hashed(TEXT)
     added |= _read_off(signs, "signs of action", action.text(), wanted, 0)
     added["action_key"] = _action_key(added.get("action_key", action.key()), action.text(), keys)
     added |= _reply_columns(keys.anchor, kinds, keys, "", signs)
@@ -129,15 +121,17 @@ def keyed(frame: pl.LazyFrame, kinds: Mapping[str, ValueKind], keys: Keys) -> pl
     for name, _ in keys.rules.columns:
         if f"column:{name}" in kinds:
             view = in_any_order if name in keys.rules.unordered else None
-            part = _Part(f"column:{name}", kinds[f"column:{name}"], view=view)
-            added[f"column {name}"] = _hash(_digest([part]), True) if keys.anchor_id else part.key()
+            part = Part(f"column:{name}", kinds[f"column:{name}"], view=view)
+            added[f"column {name}"] = (
+                _hash(combined_digest([part]), True) if keys.anchor_id else part.key()
+            )
     others = [name for name in frame.collect_schema() if name not in kinds]
     return frame.with_columns(**signs).select(*others, **added)
 
 
 def text_of(name: str, kind: ValueKind) -> pl.Expr:
     """A value column as text that patterns can look at; what is not text is JSON."""
-    return _Part(name, kind).text()
+    return Part(name, kind).text()
 
 
 def _reply_columns(
@@ -148,15 +142,15 @@ def _reply_columns(
     signs: dict[str, pl.Expr],
 ) -> dict[str, pl.Expr]:
     parts = [
-        _Part(name, kinds.get(name, "text"), keys.ops, keys.drops, VIEWS.get(view))
+        Part(name, kinds.get(name, "text"), keys.ops, keys.drops, VIEWS.get(view))
         for name, view in zip(names, keys.views, strict=True)
     ]
     rules = keys.rules
     seen = _slot_columns(rules, "reply", keys.anchor_id)
     if rules.no_op:
-        seen["no_op"] = matches_any(_TEXT, rules.no_op)
+        seen["no_op"] = matches_any(TEXT, rules.no_op)
     if rules.missing:
-        seen["missing"] = matches_any(_TEXT, rules.missing)
+        seen["missing"] = matches_any(TEXT, rules.missing)
     columns = _read_off(signs, f"signs of {prefix}reply", parts[0].text(), seen, rules.head)
     silent = [columns[name] for name in ("no_op", "missing") if name in columns]
     columns.pop("missing", None)
@@ -166,14 +160,14 @@ def _reply_columns(
 
     added = {f"{prefix}{name}": column for name, column in columns.items()}
     found = [part.key_and_size(signs) for part in parts]
-    added[f"{prefix}reply_key"] = said(_combined([key for key, _ in found]))
+    added[f"{prefix}reply_key"] = said(combined_key([key for key, _ in found]))
     if keys.texts and not prefix:
         contents = [part.content_text() for part in parts]
         added["reply_text"] = said(pl.concat_str(contents, separator="\n", ignore_nulls=True))
     if keys.lengths and not prefix:
         added["anchor_bytes"] = pl.sum_horizontal(size for _, size in found)
     if keys.anchor_id:
-        added[f"{prefix}reply_digest"] = said(_digest(parts))
+        added[f"{prefix}reply_digest"] = said(combined_digest(parts))
     return added
 
 
@@ -217,7 +211,7 @@ def _slot_columns(rules: RuleFile, on: str, stable: bool) -> dict[str, pl.Expr]:
 def _updates(number: int, slot: Slot, on: str, stable: bool) -> dict[str, pl.Expr]:
     added: dict[str, pl.Expr] = {}
     for u, update in enumerate(slot.update):
-        name, text = f"s{number}u{u}", _TEXT
+        name, text = f"s{number}u{u}", TEXT
         if update.reply and on == "reply":
             added[f"{name}r"] = text.str.contains(update.reply).fill_null(False)
         if update.on != on:
@@ -245,15 +239,15 @@ def _hash(text: pl.Expr, stable: bool) -> pl.Expr:
         return text.hash()
 
     def stable_hash(values: pl.Series) -> pl.Series:
-        return _by_distinct(values, lambda v: xxhash.xxh3_64_intdigest(v.encode()), pl.UInt64)
+        return by_distinct(values, lambda v: xxhash.xxh3_64_intdigest(v.encode()), pl.UInt64)
 
     return text.map_batches(stable_hash, return_dtype=pl.UInt64)
 
 
-def _action(keys: Keys, kind: ValueKind) -> "_Part":
+def _action(keys: Keys, kind: ValueKind) -> Part:
     rules = keys.rules.action
     view = tool_call if rules.tool_call else None
-    return _Part("action", kind, rules.op, (), view, keys.action_tag, rules.fence)
+    return Part("action", kind, rules.op, (), view, keys.action_tag, rules.fence)
 
 
 def _action_key(key: pl.Expr, text: pl.Expr, keys: Keys) -> pl.Expr:
@@ -265,211 +259,3 @@ def _action_key(key: pl.Expr, text: pl.Expr, keys: Keys) -> pl.Expr:
         tagged = pl.col("action").str.contains(rf"(?s)<{keys.action_tag}>.*?</{keys.action_tag}>")
         unparsable = unparsable | ~tagged.fill_null(False)
     return pl.when(unparsable).then(pl.lit(_INVALID_KEY, pl.UInt64)).otherwise(key)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One value column on its way to a key.
-
-    A text column goes through expressions only. Anything else is decoded once per distinct value.
-    """
-
-    name: str
-    kind: ValueKind
-    ops: tuple[Op, ...] = ()
-    drops: tuple[tuple[str, ...], ...] = ()
-    view: Callable[[Any], Any] | None = None
-    tag: str = ""
-    fence: bool = False
-
-    @property
-    def _plain(self) -> bool:
-        return self.kind == "text" and not (self.drops or self.view or self.fence)
-
-    @property
-    def rewritten(self) -> bool:
-        """Text whose operations are worth doing once per distinct text."""
-        return self._plain and bool(self.ops)
-
-    def hashed(self, text: pl.Expr) -> pl.Expr:
-        """Key of plain text as `text` gives it: its hash after operations, UInt64."""
-        return pl.when(text.is_not_null()).then(apply_ops(text, self.ops).hash())
-
-    def key(self) -> pl.Expr:
-        """UInt64; null where the value, or what its view finds, is null."""
-        column = pl.col(self.name)
-        if self._plain:
-            return self.hashed(self._tagged(column))
-        return self._decoded().struct.field("key")
-
-    def text(self) -> pl.Expr:
-        """The value as text for patterns: as logged, after view and tag, without operations."""
-        column = pl.col(self.name)
-        if self._plain:
-            return self._tagged(column)
-        return column.map_batches(self._texts, return_dtype=pl.String)
-
-    def digest(self, values: pl.Series) -> pl.Series:
-        """Canonical digest per row of this column."""
-        distinct = _distinct(values)
-        digests = [None if v is None else digest(v) for v in self.contents(distinct.to_list())]
-        return _spread(values, distinct, pl.Series(digests, dtype=pl.String))
-
-    def key_and_size(self, signs: dict[str, pl.Expr]) -> tuple[pl.Expr, pl.Expr]:
-        """Key, and length of the content in bytes (UInt32, 0 where there is none).
-
-        What is not plain text is decoded once for both, in a column added to `signs`.
-        """
-        if self._plain:
-            text = apply_ops(self._tagged(pl.col(self.name)), self.ops)
-            return self.key(), text.str.len_bytes().fill_null(0)
-        name = f"content of {self.name}"
-        signs[name] = self._decoded()
-        return pl.col(name).struct.field("key"), pl.col(name).struct.field("bytes")
-
-    def _decoded(self) -> pl.Expr:
-        dtype = pl.Struct({"key": pl.UInt64, "bytes": pl.UInt32})
-        return pl.col(self.name).map_batches(self._hash_values, return_dtype=dtype)
-
-    def content_text(self) -> pl.Expr:
-        """The content as text or JSON; null where there is none or it holds bytes or pixels."""
-        if self._plain:
-            return apply_ops(self._tagged(pl.col(self.name)), self.ops)
-
-        def texts(values: pl.Series) -> pl.Series:
-            distinct = _distinct(values)
-            found = [_readable(value) for value in self.contents(distinct.to_list())]
-            return _spread(values, distinct, pl.Series(found, dtype=pl.String))
-
-        return pl.col(self.name).map_batches(texts, return_dtype=pl.String)
-
-    def contents(self, values: list[Any]) -> list[Any]:
-        """Each value after its rules; operations see all strings inside them at once."""
-        found = [None if v is None else self._viewed(v) for v in values]
-        for path in self.drops:
-            found = [without_path(v, path) for v in found]
-        if not (self.ops or self.tag):
-            return found
-        texts: dict[str, str] = {}
-        for value in found:
-            map_strings(value, lambda text: texts.setdefault(text, text))
-        before = pl.Series("text", list(texts), dtype=pl.String)
-        after = before.to_frame().select(apply_ops(self._tagged(_TEXT), self.ops)).to_series()
-        texts = dict(zip(before, after.fill_null(""), strict=True))
-        return [map_strings(value, texts.__getitem__) for value in found]
-
-    def _viewed(self, value: Any) -> Any:
-        value = content(value, parse=self.kind == "json" or bool(self.drops))
-        if self.view is not None:
-            a_list = isinstance(value, str) and value.lstrip().startswith("[")
-            whole = content(value, parse=a_list and self.view is not tool_call)
-            found = self.view(whole)
-            value = value if found is whole else found
-        return last_fence(value) if self.fence and isinstance(value, str) else value
-
-    def _tagged(self, column: pl.Expr) -> pl.Expr:
-        if not self.tag:
-            return column
-        inside = column.str.extract(rf"(?s)<{self.tag}>(.*?)</{self.tag}>", 1)
-        return pl.coalesce(inside.str.strip_chars(), column)
-
-    def _as_logged(self, values: pl.Series) -> bool:
-        """Whether texts have nothing in them that the view, which looks into lists, could see."""
-        if self.kind != "text" or self.drops or self.fence or self.view is tool_call:
-            return False
-        return not values.str.contains(r"^\s*\[").any()
-
-    def _texts(self, values: pl.Series) -> pl.Series:
-        if self._as_logged(values):
-            return values.to_frame(self.name).select(self._tagged(pl.col(self.name))).to_series()
-
-        return _by_distinct(values, lambda value: _as_text(self._viewed(value)), pl.String)
-
-    def _hash_values(self, values: pl.Series) -> pl.Series:
-        """Strings hash as in a text column, anything else by its canonical encoding."""
-        if self._as_logged(values):
-            whole = apply_ops(self._tagged(_TEXT), self.ops)
-            texts = values.to_frame("text").select(whole).to_series()
-            return _keys_and_sizes(texts, pl.Series(None, [None] * len(texts), pl.Binary))
-        distinct = _distinct(values)
-        contents = self.contents(distinct.to_list())
-        texts = pl.Series([v if isinstance(v, str) else None for v in contents], dtype=pl.String)
-        others = pl.Series(
-            [None if v is None or isinstance(v, str) else encode(v) for v in contents],
-            dtype=pl.Binary,
-        )
-        return _spread(values, distinct, _keys_and_sizes(texts, others))
-
-
-def _keys_and_sizes(texts: pl.Series, others: pl.Series) -> pl.Series:
-    """Key and size of contents that are text, or encoded otherwise where text is null."""
-    key = texts.hash().set(texts.is_null(), None)
-    key = key.fill_null(others.hash(_OTHER_SEED).set(others.is_null(), None))
-    size = texts.str.len_bytes().fill_null(others.bin.size()).fill_null(0).cast(pl.UInt32)
-    return pl.DataFrame({"key": key, "bytes": size}).to_struct(texts.name)
-
-
-def _readable(value: Any) -> str | None:
-    """Text as it is, JSON-like values as JSON, null for anything that people do not read."""
-    if value is None or isinstance(value, str):
-        return value
-    with suppress(TypeError, RecursionError):
-        return json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return None
-
-
-def _as_text(value: Any) -> str | None:
-    """Text as it is, anything else as JSON."""
-    if value is None or isinstance(value, str):
-        return value
-    return msgspec.json.encode(value, enc_hook=str, order="sorted").decode()
-
-
-def _combined(keys: list[pl.Expr]) -> pl.Expr:
-    if len(keys) == 1:
-        return keys[0]
-    whole = pl.struct(k.fill_null(NULL_KEY).alias(f"k{i}") for i, k in enumerate(keys)).hash()
-    return pl.when(pl.any_horizontal(k.is_not_null() for k in keys)).then(whole)
-
-
-def _digest(parts: list[_Part]) -> pl.Expr:
-    if len(parts) == 1:
-        (one,) = parts
-        return pl.col(one.name).map_batches(one.digest, return_dtype=pl.String)
-
-    def composite(rows: pl.Series) -> pl.Series:
-        columns = [p.contents(rows.struct.field(p.name).to_list()) for p in parts]
-        wholes = [
-            None if all(v is None for v in c) else list(c) for c in zip(*columns, strict=True)
-        ]
-        digests = [None if whole is None else digest(whole) for whole in wholes]
-        return pl.Series(rows.name, digests, dtype=pl.String)
-
-    return pl.struct(p.name for p in parts).map_batches(composite, return_dtype=pl.String)
-
-
-def _by_distinct(
-    values: pl.Series, function: Callable[[Any], Any], dtype: type[pl.DataType]
-) -> pl.Series:
-    """`function` of each value, called once per distinct scalar; null stays null."""
-    distinct = _distinct(values)
-    results = [None if v is None else function(v) for v in distinct.to_list()]
-    return _spread(values, distinct, pl.Series(results, dtype=dtype))
-
-
-def _distinct(values: pl.Series) -> pl.Series:
-    """Distinct values where polars can compare them; nested ones are taken as they stand."""
-    return values if values.dtype.is_nested() else values.unique(maintain_order=True)
-
-
-def _spread(values: pl.Series, distinct: pl.Series, results: pl.Series) -> pl.Series:
-    """`results` per distinct value, back to every row."""
-    if distinct is values:
-        return results.rename(values.name)
-    table = pl.DataFrame({"value": distinct, "result": results})
-    return (
-        pl.DataFrame({"value": values})
-        .join(table, on="value", how="left", nulls_equal=True, maintain_order="left")
-        .get_column("result")
-        .rename(values.name)
-    )

@@ -343,5 +343,7 @@ def _check_update(slot: Slot, update: Update, earlier: set[str], where: str) -> 
         name, equals, number = condition.partition("=")
         if condition and (name not in earlier or (equals and not number.isdigit())):
             raise OptionError(f"slot {slot.name}: {condition!r} names no earlier slot", where)
+    if update.before and update.on == "reply":
+        raise OptionError(f"slot {slot.name}: before is for updates on an action", where)
     if slot.kind == "count" and not (update.add or update.clear):
         raise OptionError(f"slot {slot.name}: an update of a count needs add or clear", where)

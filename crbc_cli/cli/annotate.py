@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.options import Run, complete_methods, log_command
+from crbc_cli.cli.options import Run, complete_methods, completing, log_command
 
 _EPILOG = (
     "Example: crbc annotate logs.parquet --depth 3 -o credit.parquet; "
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
                 envvar="CRBC_TO",
                 show_envvar=False,
                 show_default="by suffix",
+                autocompletion=completing(("parquet", "jsonl", "arrow", "csv")),
                 metavar="parquet|jsonl|arrow|csv",
                 help="Output format.",
             ),
@@ -57,6 +58,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(
                 envvar="CRBC_COLUMNS",
                 show_envvar=False,
+                autocompletion=completing(("credit", "all")),
                 metavar="credit|all",
                 help="Credit columns alone, or after the log's own columns.",
             ),
@@ -109,6 +111,7 @@ def register(app: typer.Typer) -> None:
         """Write per-step credit columns for logs."""
         from crbc_cli.cli.console import finish, tell
         from crbc_cli.engine.clock import Clock
+        from crbc_cli.notes import counted
 
         clock = Clock()
         with clock("import"):
@@ -130,7 +133,8 @@ def register(app: typer.Typer) -> None:
         )
         if not run.quiet:
             written = ", ".join(done.outputs) if done.outputs else "nothing written"
-            tell(f"{done.rows} rows, {done.rollouts} rollouts, {done.groups} groups -> {written}")
+            sizes = (done.rows, "row"), (done.rollouts, "rollout"), (done.groups, "group")
+            tell(f"{', '.join(counted(*size) for size in sizes)} -> {written}")
             if dry_run:
                 for line in done.describe():
                     tell(line)

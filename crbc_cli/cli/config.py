@@ -1,6 +1,6 @@
 """Defaults from a config file: flag > environment > file > built-in."""
 
-import os
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 
 from crbc_cli.errors import OptionError
 
-__all__ = ["defaults_by_command", "effective_options", "find_config", "read_config"]
+__all__ = ["as_toml", "defaults_by_command", "effective_options", "find_config", "read_config"]
 
 
 def find_config(start: Path) -> Path | None:
@@ -83,24 +83,59 @@ def _take(
         raise OptionError(f"{key} is no option", str(path), "see crbc annotate --help")
     for name, option in takers.items():
         listed = isinstance(value, list) and not option.multiple
-        defaults[name][key] = ",".join(map(str, value)) if listed else value
+        defaults[name][option.name] = ",".join(map(str, value)) if listed else value
 
 
-def effective_options(command: Any, defaults: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(option, value, origin) of each option of a command without flags on the command line.
+def effective_options(context: Any) -> Iterator[tuple[str, Any, str]]:
+    """(key, value, origin) of each option of a command without flags on the command line.
 
     Args:
-      command: command object with `params`.
-      defaults: the config file's values for it.
+      context: parsed context of the command.
     """
-    for parameter in command.params:
+    for parameter in context.command.params:
         if parameter.param_type_name != "option" or parameter.name == "help":
             continue
-        flag = max(parameter.opts, key=len)
-        variable = parameter.envvar
-        if variable and variable in os.environ:
-            yield flag, os.environ[variable], f"environment {variable}"
-        elif parameter.name in defaults:
-            yield flag, str(defaults[parameter.name]), "config file"
-        else:
-            yield flag, "" if parameter.default is None else str(parameter.default), "default"
+        source = context.get_parameter_source(parameter.name)
+        origin = {"ENVIRONMENT": f"environment {parameter.envvar}", "DEFAULT_MAP": "config file"}
+        value = context.params[parameter.name]
+        yield parameter.name, value, origin.get(source.name if source else "", "default")
+
+
+def as_toml(context: Any, *, show_origin: bool) -> Iterator[str]:
+    """The table of a command for crbc.toml, line by line.
+
+    What is set somewhere is a key; what has its default is a comment, so that the table says no
+    more than the surroundings do: an explicit option beats the conventions of --like.
+
+    Args:
+      context: parsed context of the command.
+      show_origin: say behind each value where it comes from.
+    """
+    yield f"[{context.info_name}]"
+    for key, value, origin in effective_options(context):
+        line = f"{key} = {_toml(_listed(key, value))}"
+        line = f"# {line}" if origin == "default" else line
+        yield f"{line}  # {origin}" if show_origin else line
+
+
+def _listed(key: str, value: Any) -> Any:
+    """A value as a config file holds it: lists as lists, nothing as empty."""
+    from crbc_cli.cli.options import LISTED
+
+    if isinstance(value, str) and key in LISTED:
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if value is None:
+        return [] if key in LISTED else ""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but TOML also wants DEL escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value)

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from crbc_cli.notes import Notes
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["console", "finish", "print_csv", "print_json", "show", "tell", "tell_notes"]
 
+_WIDTH = 80
+
 
 def _color() -> bool | None:
     """NO_COLOR wins, then FORCE_COLOR and CLICOLOR_FORCE; None leaves it to the terminal."""
@@ -27,12 +30,12 @@ def _color() -> bool | None:
 
 
 def console(to_stderr: bool = False) -> "Console":
-    """A console that keeps plain pipes plain; width from COLUMNS, else the terminal, else 100."""
+    """A console that keeps plain pipes plain; width from COLUMNS, else the terminal, else 80."""
     from rich.console import Console
 
     stream = sys.stderr if to_stderr else sys.stdout
     color = _color()
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else 100
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else _WIDTH
     return Console(
         file=stream,
         force_terminal=color,
@@ -46,10 +49,14 @@ def console(to_stderr: bool = False) -> "Console":
 
 
 def show(*parts: "RenderableType") -> None:
-    """Prints a report on stdout."""
+    """Prints a report on stdout, in a pipe or file without the blanks that fill up its lines."""
     out = console()
     for part in parts:
-        out.print(part)
+        with nullcontext() if sys.stdout.isatty() else out.capture() as captured:
+            out.print(part)
+        if captured is not None:
+            lines = captured.get().removesuffix("\n").split("\n")
+            sys.stdout.writelines(f"{line.rstrip(' ')}\n" for line in lines)
 
 
 def tell(text: str) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.options import Run, log_command, parse_depths
+from crbc_cli.cli.options import Run, completing, log_command, parse_depths
 
 _EPILOG = "Example: crbc coverage logs.parquet --depth 0..inf --json"
 
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(
                 envvar="CRBC_ELIGIBLE",
                 show_envvar=False,
+                autocompletion=completing(("actions", "successors", "all")),
                 metavar="actions|successors|all",
                 help="Anchors that count: two distinct actions (paper), two successors, all.",
             ),
@@ -38,6 +39,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(
                 envvar="CRBC_UNIT",
                 show_envvar=False,
+                autocompletion=completing(("visits", "anchors")),
                 metavar="visits|anchors",
                 help="What is counted.",
             ),

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.options import Run, log_command
+from crbc_cli.cli.options import Run, completing, log_command
 from crbc_cli.options import CreditOptions
+from crbc_cli.tables import GROUP_STATUSES, REASONS
 
 _EPILOG = "Example: crbc filter logs.parquet -o useful.parquet --drop all_success,all_fail"
 _LEAVE_OUT = ("drop", *(f.name for f in fields(CreditOptions)))
@@ -37,6 +38,7 @@ def register(app: typer.Typer) -> None:
                 envvar="CRBC_FILTER_DROP",
                 show_envvar=False,
                 show_default=False,
+                autocompletion=completing((*GROUP_STATUSES, *REASONS)),
                 metavar="NAME[,NAME]",
                 help="Group statuses and reasons whose rows go.",
             ),
@@ -48,6 +50,7 @@ def register(app: typer.Typer) -> None:
                 envvar="CRBC_FILTER_KEEP",
                 show_envvar=False,
                 show_default=False,
+                autocompletion=completing((*GROUP_STATUSES, *REASONS)),
                 metavar="NAME[,NAME]",
                 help="Group statuses and reasons whose rows alone stay.",
             ),
@@ -62,7 +65,7 @@ def register(app: typer.Typer) -> None:
         """Copy a log without the rows of some groups, for instance those of one outcome."""
         from crbc_cli.cli.console import console, finish, tell
         from crbc_cli.engine.clock import Clock
-        from crbc_cli.notes import Notes
+        from crbc_cli.notes import Notes, counted
 
         notes, clock = Notes(), Clock()
         with clock("import"):
@@ -81,7 +84,8 @@ def register(app: typer.Typer) -> None:
             from crbc_cli.report.filter import filter_table
 
             console(to_stderr=True).print(filter_table(done))
-            tell(f"{done.kept_rows} of {done.all_rows} rows kept -> {', '.join(done.outputs)}")
+            of = counted(done.all_rows, "row")
+            tell(f"{done.kept_rows} of {of} kept -> {', '.join(done.outputs)}")
         finish(run, notes, clock)
 
 

@@ -5,13 +5,22 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.options import Run, log_command
+from crbc_cli.cli.options import Run, completing, log_command
 from crbc_cli.errors import OptionError
 from crbc_cli.options import CreditOptions, GroupAdvantageOptions
 
 _EPILOG = (
     "Example: crbc gate logs.parquet --at 5..20 --select; "
     "crbc gate logs.parquet --at 10 --threshold 0.05,0.12 --or-terminated 0.9"
+)
+SIGNAL_NAMES = (
+    "distance",
+    "unique_action",
+    "entropy",
+    "unique_prefix",
+    "bigram_jaccard",
+    "unique_observation",
+    "terminated",
 )
 _LEFT_OUT = (
     *(f.name for f in fields(CreditOptions)),
@@ -51,9 +60,9 @@ def register(app: typer.Typer) -> None:
             typer.Option(
                 envvar="CRBC_SIGNAL",
                 show_envvar=False,
+                autocompletion=completing(SIGNAL_NAMES),
                 metavar="NAME",
-                help="distance, unique_action, entropy, unique_prefix, bigram_jaccard, "
-                "unique_observation or terminated.",
+                help=f"{', '.join(SIGNAL_NAMES[:-1])} or {SIGNAL_NAMES[-1]}.",
             ),
         ] = "distance",
         pad: Annotated[

@@ -66,6 +66,7 @@ def _program(
 
 def _register() -> None:
     from crbc_cli.cli import (
+        anchors,
         annotate,
         check,
         compare,
@@ -79,6 +80,7 @@ def _register() -> None:
     from crbc_cli.cli import filter as filter_command
 
     for module in (
+        anchors,
         annotate,
         check,
         compare,

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.options import complete_methods
+
 
 def register(app: typer.Typer) -> None:
     """Adds the command to the program."""
@@ -11,7 +13,12 @@ def register(app: typer.Typer) -> None:
     @app.command(epilog="Example: crbc methods gigpo")
     def methods(
         name: Annotated[
-            str | None, typer.Argument(metavar="NAME", help="One method, with its options.")
+            str | None,
+            typer.Argument(
+                metavar="NAME",
+                help="One method, with its options.",
+                autocompletion=complete_methods,
+            ),
         ] = None,
         json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     ) -> None:

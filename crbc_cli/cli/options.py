@@ -27,7 +27,16 @@ from crbc_cli.options import (
     parse_depth,
 )
 
-__all__ = ["Run", "complete_methods", "log_command", "parse_depths"]
+__all__ = [
+    "LISTED",
+    "Run",
+    "complete_methods",
+    "complete_presets",
+    "completing",
+    "log_command",
+    "parse_depths",
+    "settings_of",
+]
 
 _PANELS: dict[str, tuple[str, type]] = {
     "conventions": ("Conventions", ConventionOptions),
@@ -39,6 +48,11 @@ _PANELS: dict[str, tuple[str, type]] = {
 }
 _MAP_COMMA = re.compile(r",(?=\w+=)")
 """`--map a=x,b=y` names two columns; a comma before anything else belongs to a column's name."""
+
+LISTED = frozenset(
+    f.name for _, kind in _PANELS.values() for f in fields(kind) if isinstance(f.default, tuple)
+)
+"""Options that take several values."""
 
 
 @dataclass
@@ -102,6 +116,17 @@ def log_command(
     return register
 
 
+def settings_of(context: typer.Context) -> Settings:
+    """Settings among the parsed options of a command; those it does not take have their defaults.
+
+    Raises:
+      OptionError: a value that its option does not allow.
+    """
+    panels = {title for title, _ in _PANELS.values()}
+    shared = [p.name for p in context.command.params if getattr(p, "rich_help_panel", "") in panels]
+    return _settings({name: context.params[name] for name in shared if name is not None})
+
+
 def _was_given(context: typer.Context, name: str) -> bool:
     """On the command line, in the environment or in a config file."""
     source = context.get_parameter_source(name)
@@ -158,9 +183,9 @@ def _setting_parameters() -> list[inspect.Parameter]:
                 "show_default": _default_text(f.default),
             }
             if f.metadata["choices"]:
-                declared["autocompletion"] = _completing(f.metadata["choices"])
+                declared["autocompletion"] = completing(f.metadata["choices"])
             elif f.name == "preset":
-                declared["autocompletion"] = _complete_presets
+                declared["autocompletion"] = complete_presets
             if f.metadata["metavar"]:
                 declared["metavar"] = f.metadata["metavar"]
             elif f.metadata["choices"] and not isinstance(f.default, tuple):
@@ -172,7 +197,7 @@ def _setting_parameters() -> list[inspect.Parameter]:
     return parameters
 
 
-def _completing(choices: Sequence[str]) -> Callable[[str], list[str]]:
+def completing(choices: Sequence[str]) -> Callable[[str], list[str]]:
     """Shell completion of one value, or of the last of several with commas."""
 
     def complete(incomplete: str) -> list[str]:
@@ -186,13 +211,14 @@ def complete_methods(incomplete: str) -> list[str]:
     """Shell completion of `--method`."""
     from crbc_cli.methods.registry import METHODS
 
-    return _completing(tuple(METHODS))(incomplete)
+    return completing(tuple(METHODS))(incomplete)
 
 
-def _complete_presets(incomplete: str) -> list[str]:
+def complete_presets(incomplete: str) -> list[str]:
+    """Shell completion of `--preset`."""
     from crbc_cli.anchors.rulefile import preset_names
 
-    return _completing(("auto", *preset_names()))(incomplete)
+    return completing(("auto", *preset_names()))(incomplete)
 
 
 def _typer_type(name: str, default: Any) -> tuple[Any, Any]:

@@ -4,8 +4,15 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.options import completing, settings_of
+
 SCHEMAS = ("step", "credit", "report")
 """Published under `schemas/` as `NAME.schema.json`."""
+
+
+def _complete_commands(context: typer.Context, incomplete: str) -> list[str]:
+    commands = context.find_root().command.commands  # type: ignore[attr-defined]
+    return [name for name in commands if name.startswith(incomplete)]
 
 
 def register(app: typer.Typer) -> None:
@@ -14,7 +21,12 @@ def register(app: typer.Typer) -> None:
     @app.command(epilog="Example: crbc schema credit > credit.schema.json")
     def schema(
         table: Annotated[
-            str, typer.Argument(metavar="step|credit|report", help="Which schema.")
+            str,
+            typer.Argument(
+                metavar="step|credit|report",
+                help="Which schema.",
+                autocompletion=completing(SCHEMAS),
+            ),
         ] = "credit",
     ) -> None:
         """Print the JSON Schema of the step table, the credit table or the reports."""
@@ -33,20 +45,26 @@ def register(app: typer.Typer) -> None:
     def config(
         context: typer.Context,
         command: Annotated[
-            str, typer.Argument(metavar="COMMAND", help="Command whose options are shown.")
+            str,
+            typer.Argument(
+                metavar="COMMAND",
+                help="Command whose options are shown.",
+                autocompletion=_complete_commands,
+            ),
         ] = "annotate",
         show_origin: Annotated[
             bool, typer.Option("--show-origin", help="Say where each value comes from.")
         ] = False,
     ) -> None:
-        """Print the options a command would run with, one per line."""
-        from crbc_cli.cli.config import effective_options
+        """Print the options a command would run with, as its table for crbc.toml."""
+        from crbc_cli.cli.config import as_toml
         from crbc_cli.errors import OptionError
 
         root = context.find_root()
         commands = root.command.commands  # type: ignore[attr-defined]
         if command not in commands:
             raise OptionError(f"{command!r} is no command", todo=f"known: {', '.join(commands)}")
-        defaults = (root.default_map or {}).get(command, {})
-        for name, value, origin in effective_options(commands[command], defaults):
-            print(f"{name} = {value}" + (f"\t# {origin}" if show_origin else ""))
+        parsed = commands[command].make_context(command, [], parent=root)
+        settings_of(parsed)
+        for line in as_toml(parsed, show_origin=show_origin):
+            print(line)

@@ -11,7 +11,7 @@ from crbc_cli.anchors.carry import Carried, carry
 from crbc_cli.anchors.rulefile import RuleFile
 from crbc_cli.rollouts.identity import Rollouts
 
-__all__ = ["Anchoring", "anchor_rows", "without_key_columns"]
+__all__ = ["Anchoring", "anchor_rows", "carried_rows", "without_key_columns"]
 
 Columns = dict[str, tuple[NDArray[np.uint64], NDArray[np.bool_]]]
 
@@ -43,9 +43,7 @@ def anchor_rows(frame: pl.DataFrame, rollouts: Rollouts, rules: RuleFile) -> Anc
     Where the log tells the observation after a rollout's last row, that observation is anchored
     as one more row of the rollout.
     """
-    names = [c for c in frame.columns if _is_key_column(c) and not _never_given(frame, c)]
-    columns: Columns = {name: _words(frame[name]) for name in names}
-    ordered = {name: (v[rollouts.row], g[rollouts.row]) for name, (v, g) in columns.items()}
+    ordered = _ordered(frame, rollouts)
     n, r = len(rollouts.row), len(rollouts.group)
     thought = ordered["thought"][0].astype(bool) if "thought" in ordered else np.zeros(n, bool)
     next_key, has_next = np.zeros(r, np.uint64), np.zeros(r, bool)
@@ -72,6 +70,17 @@ def anchor_rows(frame: pl.DataFrame, rollouts: Rollouts, rules: RuleFile) -> Anc
     return Anchoring(carried.key[rows], known, thought, next_key, has_next, ids)
 
 
+def carried_rows(frame: pl.DataFrame, rollouts: Rollouts, rules: RuleFile) -> Carried:
+    """What rules make of each row in canonical order, rollouts taken as they were logged.
+
+    Args:
+      frame: rows with the columns that anchors are made from.
+      rollouts: who is who in it.
+      rules: what makes up an anchor.
+    """
+    return carry(rules, rollouts.rollout, _ordered(frame, rollouts))
+
+
 def without_key_columns(
     frame: pl.DataFrame, rollouts: Rollouts, anchors: Anchoring
 ) -> pl.DataFrame:
@@ -90,6 +99,13 @@ def without_key_columns(
     if anchors.anchor_id is not None:
         added.append(anchors.anchor_id[at].set(~taken, None).alias("anchor_id"))
     return bare.with_columns(added)
+
+
+def _ordered(frame: pl.DataFrame, rollouts: Rollouts) -> Columns:
+    """Columns that anchors are made from, in canonical order."""
+    names = [c for c in frame.columns if _is_key_column(c) and not _never_given(frame, c)]
+    columns: Columns = {name: _words(frame[name]) for name in names}
+    return {name: (v[rollouts.row], g[rollouts.row]) for name, (v, g) in columns.items()}
 
 
 def _is_key_column(name: str) -> bool:

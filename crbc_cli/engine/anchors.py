@@ -37,15 +37,25 @@ class RuleSet:
     Attributes:
       name: preset, file, or exact.
       quality: all groups together.
+      wrong: of the visits of a sample whose next reply other rollouts foretell, the share that
+        they foretell wrongly. Unlike the conflict rate it cannot be lowered by merging what
+        follows as well, since replies stay what they are.
       truth: scores against the true state, None if none was named.
     """
 
     name: str
     quality: Quality
+    wrong: float | None
     truth: TruthScores | None
 
     def to_dict(self) -> dict[str, Any]:
-        return {"rules": self.name, **self.quality.to_dict(), "truth": _truth(self.truth)}
+        """For `--json`."""
+        return {
+            "rules": self.name,
+            **self.quality.to_dict(),
+            "foretold_wrongly_share": self.wrong,
+            "truth": _truth(self.truth),
+        }
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,8 @@ class AnchorReport:
       worst: the most suspicious anchors.
       truth: scores against the true state, None if none was named.
       sample_rows: rows that suggestions were tried on.
+      wrong: share of the sample's foretold visits that other rollouts foretell wrongly; see
+        `RuleSet`.
       duplicates: anchors whose texts are nearly equal.
       suggestions: changes of the rules, in the order tried.
       suggested: the rules with all of them, None without suggestions.
@@ -76,6 +88,7 @@ class AnchorReport:
     worst: list[WorstAnchor]
     truth: TruthScores | None = None
     sample_rows: int = 0
+    wrong: float | None = None
     duplicates: list[Duplicate] = field(default_factory=list)
     suggestions: list[Suggestion] = field(default_factory=list)
     suggested: RuleFile | None = None
@@ -110,6 +123,7 @@ class AnchorReport:
             "truth": _truth(self.truth),
             "near_duplicates": [asdict(duplicate) for duplicate in self.duplicates],
             "sample_rows": self.sample_rows,
+            "foretold_wrongly_share": self.wrong,
             "suggestions": [
                 {
                     **asdict(suggestion),
@@ -126,7 +140,8 @@ class AnchorReport:
         """For `--csv`: one row per group, or per rule set where some were compared."""
         if self.comparison:
             return [
-                {"rules": s.name, **s.quality.to_dict(), **(_truth(s.truth) or {})}
+                {name: value for name, value in s.to_dict().items() if name != "truth"}
+                | {f"truth_{name}": value for name, value in (_truth(s.truth) or {}).items()}
                 for s in self.comparison
             ]
         return [
@@ -190,7 +205,9 @@ def _with_suggestions(
     start = sample.trial(reader.rules)
     duplicates = near_duplicates(sample, reader.rules, start, masks(sample, reader.rules))
     search = suggest(sample, reader.rules)
-    report = replace(report, sample_rows=len(sample.group), duplicates=duplicates)
+    report = replace(
+        report, sample_rows=len(sample.group), wrong=start.wrong_share, duplicates=duplicates
+    )
     if not search.found:
         return report
     suggested = msgspec.structs.replace(
@@ -203,7 +220,8 @@ def _with_suggestions(
     measured = _Measured(reader.clock, truth)
     for log in _logs(replace(reader, rules=suggested), group, truth):
         measured.add(log, suspicious=False)
-    improved = RuleSet("suggested", quality_of(measured.groups), measured.scores)
+    wrong = search.now.wrong_share
+    improved = RuleSet("suggested", quality_of(measured.groups), wrong, measured.scores)
     return replace(report, suggestions=search.found, suggested=suggested, improved=improved)
 
 
@@ -235,21 +253,25 @@ def compare_rule_sets(
 ) -> list[RuleSet]:
     """Rule sets on the same logs, best first.
 
-    The order is that of the conflict rate, or of aliased visits if the truth is known; but a set
-    under which rollouts share less than half of what they share under another comes last, since
-    anchors that nobody shares have no conflicts.
+    The order is that of wrongly foretold visits, or of aliased visits if the truth is known; but a
+    set under which rollouts share less than half of what they share under another comes last,
+    since nothing is foretold wrongly at anchors that nobody shares.
     """
     done = []
     for name, reader in readers:
         measured = _Measured(reader.clock, truth)
+        samples = []
         for log in _logs(reader, group, truth):
             measured.add(log, suspicious=False)
-        done.append(RuleSet(name, quality_of(measured.groups), measured.scores))
+            if len(log.rollouts.row):
+                samples.append(Sample.of(log, SAMPLE_ROWS // len(reader.parts)))
+        wrong = Sample.joined(samples).trial(reader.rules).wrong_share if samples else None
+        done.append(RuleSet(name, quality_of(measured.groups), wrong, measured.scores))
     most = max((rule_set.quality.shared_share or 0.0 for rule_set in done), default=0.0)
 
     def rank(rule_set: RuleSet) -> tuple[bool, float, float]:
         shared = rule_set.quality.shared_share or 0.0
-        wrong = rule_set.truth.aliased if rule_set.truth else rule_set.quality.conflicts.rate
+        wrong = rule_set.truth.aliased if rule_set.truth else rule_set.wrong
         return 2 * shared < most, 1.0 if wrong is None else wrong, -shared
 
     return sorted(done, key=rank)

@@ -18,7 +18,6 @@ from crbc_cli.engine.checks.identity import IDENTITY_CHECKS
 from crbc_cli.engine.checks.rollouts import rollout_facts
 from crbc_cli.engine.checks.summary import Summary, summarise
 from crbc_cli.engine.clock import Clock
-from crbc_cli.engine.load import needed_fields
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.errors import InputError
 from crbc_cli.logs.formats.jsonl import LineReport, decode_lines
@@ -135,12 +134,8 @@ def _measure(log: Prepared, first_source: int, clock: Clock) -> Facts:
         visited = log.rollouts.row[log.is_visit]
         size = log.frame["anchor_bytes"].to_numpy()[visited].astype(np.uint32)
         conflicts = _conflicts(log, row_code)
-    texts = {
-        field.name: field.column
-        for field in needed_fields(log.settings, log.loaded.rules)
-        if field.name.startswith("anchor:") or field.name == "action"
-    }
-    return Facts(log.settings, log.notes, [], texts, rollouts, groups, conflicts, keys, size)
+    rules = log.loaded.rules
+    return Facts(log.settings, log.notes, [], rules, rollouts, groups, conflicts, keys, size)
 
 
 def _conflicts(log: Prepared, row_code: np.ndarray[Any, Any]) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from crbc_cli.engine.anchor_parts import AnchorParts
 from crbc_cli.engine.annotate import credit_table
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.explanation import (
@@ -65,8 +66,9 @@ def explain_step(log: Prepared, position: int, clock: Clock) -> StepExplanation:
         following = process.successor[process.state == state]
         shown = [state, *sorted(set(following[following >= 0].tolist()) - {state})]
     visits = view.pair_visit[np.isin(process.pair_state, shown)]
+    has_anchor = bool(log.has_anchor[position])
     with clock("read"):
-        texts = view.texts(visits, position)
+        texts = view.texts(visits, position, *(view.made.needed(position) if has_anchor else ()))
     group = view.explanation([view.anchor(s, texts) for s in shown])
     rollout = int(log.rollouts.rollout[position])
     facts = group.rollouts[rollout]
@@ -79,6 +81,7 @@ def explain_step(log: Prepared, position: int, clock: Clock) -> StepExplanation:
         action,
         trajectory_terms(log, position),
         () if state is None else tuple(view.reachable(state)),
+        view.made.parts(position, texts) if has_anchor else (),
     )
 
 
@@ -94,6 +97,7 @@ class _View:
         self.rows = credit_table(log, clock)[log.rollouts.row].to_dicts()
         [chunk] = log.chunks(clock)
         self.process, self.position = chunk.process, chunk.position
+        self.made = AnchorParts(log)
         process, credit = chunk.process, log.settings.credit
         self.visit_at = {p: visit for visit, p in enumerate(self.position.tolist())}
         _, self.pair_visit = np.unique(process.pair, return_index=True)
@@ -117,8 +121,9 @@ class _View:
         self.pair_reward = None if process.reward is None else process.pair_mean(process.reward)
 
     def texts(self, visits: Ints, *positions: int) -> dict[int, Text]:
-        """Text of some visits, by canonical position."""
+        """Text of some visits and of the replies that stand for them, by canonical position."""
         shown = [*self.position[visits].tolist(), *positions]
+        shown += [reply for p in shown if (reply := self.made.reply(p)) not in shown]
         row = self.log.rollouts.row
         found = row_texts(self.log, [int(row[p]) for p in shown])
         return {p: found[int(row[p])] for p in shown}
@@ -178,7 +183,7 @@ class _View:
         rollout, step = self.log.rollouts.rollout, self.log.rollouts.step
         return AnchorFacts(
             state,
-            texts[int(self.position[mine[0]])][0],
+            texts[self.made.reply(int(self.position[mine[0]]))][0],
             first["state_value"],
             float(self.sigma[state]),
             bool(self.gate[state]),

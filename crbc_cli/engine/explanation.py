@@ -10,6 +10,7 @@ __all__ = [
     "ActionFacts",
     "AnchorFacts",
     "GroupExplanation",
+    "PartFacts",
     "RolloutFacts",
     "StepExplanation",
     "StepFacts",
@@ -85,7 +86,7 @@ class AnchorFacts:
 
     Attributes:
       anchor: dense number inside the group.
-      observation: content at its first visit.
+      observation: content at its first visit, or of the earlier reply that stands for it there.
       state_value: V, as in the credit table.
       sigma: spread of the credit before the floor.
       gate: the anchor gives step credit.
@@ -178,6 +179,27 @@ class GroupExplanation:
 
 
 @dataclass(frozen=True, slots=True)
+class PartFacts:
+    """One part of an anchor that rules made.
+
+    Attributes:
+      name: `reply`, a slot, or `column:NAME`.
+      kind: reply, column, or the slot's kind.
+      step: step whose reply it is, or at which the slot got its present value; None if unset.
+      count: value of a count.
+      action: the action that led to that step, for slots.
+      text: what was read: the reply after its rules, the reply at that step, or the column.
+    """
+
+    name: str
+    kind: str
+    step: int | None
+    count: int | None
+    action: str | None
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class TrajectoryFacts:
     """Terms of a row's group advantage.
 
@@ -205,6 +227,7 @@ class StepExplanation:
       observation, action: content of the row itself.
       trajectory: None where the rollout does not count, or counts alone.
       reachable: indices of the rollouts whose evidence reaches the step at full closure.
+      parts: what rules made the row's anchor from; empty where it is what was logged.
     """
 
     group: GroupExplanation
@@ -214,6 +237,7 @@ class StepExplanation:
     action: str | None
     trajectory: TrajectoryFacts | None
     reachable: tuple[int, ...]
+    parts: tuple[PartFacts, ...] = ()
 
     @property
     def anchor(self) -> AnchorFacts | None:
@@ -246,6 +270,7 @@ class StepExplanation:
                 )
             ],
             "trajectory": None if self.trajectory is None else asdict(self.trajectory),
+            "parts": [asdict(part) for part in self.parts],
             "reachable": [_rollout_key(group.rollouts[i]) for i in self.reachable],
         }
 

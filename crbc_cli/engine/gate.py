@@ -65,6 +65,13 @@ class GateReport:
         """The groups by the rule's signal."""
         return self.groups.evidence(self.rule.signal)
 
+    @property
+    def confirmed(self) -> bool:
+        """Whether choosing as `best` was chosen is as precise on groups it has not seen."""
+        held_out = self.held_out[-1].metrics if self.held_out else None
+        precision = None if held_out is None else held_out.precision
+        return precision is not None and precision >= self.rule.min_precision
+
     def separations(self) -> list[dict[str, Any]]:
         """Per K: Spearman and AUROC of the signal, and what knowing the outcomes would save."""
         evidence, rows = self.evidence, []

@@ -13,7 +13,7 @@ from crbc_cli.engine.prepare import Prepared
 from crbc_cli.errors import OptionError
 from crbc_cli.methods.gate_rule import Evidence
 from crbc_cli.methods.selective_rollout import Heads, signal
-from crbc_cli.notes import Notes
+from crbc_cli.notes import Notes, counted
 
 __all__ = ["FEATURES", "GateGroups", "groups_of_logs"]
 
@@ -120,11 +120,21 @@ def groups_of_logs(
     left_out = sum(part.left_out for part in parts)
     if left_out:
         notes.say(
-            "small_groups", f"{left_out} groups left out: fewer than two of their rollouts count"
+            "small_groups",
+            f"{counted(left_out, 'group')} left out: fewer than two rollouts count there",
         )
     longest = max(part.t_max for part in parts)
     if t_max and longest > t_max:
-        notes.say("t_max", f"--t-max {t_max} is below the longest rollout ({longest} steps)")
+        steps = counted(longest, "step")
+        notes.say("t_max", f"--t-max {t_max} is below the longest rollout ({steps})")
+    beyond = ks[ks > longest].tolist()
+    if beyond:
+        notes.say(
+            "beyond",
+            f"--at {beyond[0]} is beyond the longest rollout ({counted(longest, 'step')}): "
+            "nothing can be saved there",
+            warning=True,
+        )
     return GateGroups(
         pl.concat([part.names for part in parts], how="diagonal_relaxed"),
         ks,

@@ -18,13 +18,14 @@ from crbc_cli.logs.batch import Batch
 from crbc_cli.logs.columns import Field, conform, refuse_null
 from crbc_cli.logs.formats.jsonl import LineReport
 from crbc_cli.logs.formats.parquet import polars_errors
-from crbc_cli.logs.read import missing_column, read
+from crbc_cli.logs.missing import missing_columns
+from crbc_cli.logs.read import read
 from crbc_cli.logs.sources import Source
-from crbc_cli.notes import Notes
+from crbc_cli.notes import Notes, counted
 from crbc_cli.options import Settings
 from crbc_cli.tables import STEP_COLUMNS
 
-__all__ = ["Loaded", "load", "needed_fields", "rules_for", "within_64_bits"]
+__all__ = ["Loaded", "load", "needed_fields", "rules_for", "sample_texts", "within_64_bits"]
 
 _ROLES = {column.name: column.role for column in STEP_COLUMNS}
 _OVER_ROWS = re.compile(
@@ -212,19 +213,24 @@ def rules_for(sources: Sequence[Source], settings: Settings, notes: Notes) -> Ru
     Raises:
       OptionError: see `crbc_cli.anchors.choose`.
     """
-    sample = []
-    if settings.anchor.preset == "auto":
-        renamed = settings.log.column_map
-        first = "messages" if settings.anchor.anchor[0] in VIEWS else settings.anchor.anchor[0]
-        names = {"observation": first, "action": settings.anchor.action}
-        fields = [Field(k, renamed.get(v, v), "value", True) for k, v in names.items()]
-        for source in sources:
-            batch = next(read(source, fields, skip_bad_lines=True, report=LineReport()), None)
-            if batch is not None and set(batch.kinds) == set(names):
-                texts = {name: text_of(name, kind) for name, kind in batch.kinds.items()}
-                with polars_errors(source.name):
-                    sample.append(batch.frame.head(SAMPLE_ROWS).select(**texts).collect())
+    sample = sample_texts(sources, settings) if settings.anchor.preset == "auto" else []
     return choose_rules(settings.anchor, sample, notes)
+
+
+def sample_texts(sources: Sequence[Source], settings: Settings) -> list[pl.DataFrame]:
+    """`observation` and `action` of the first rows of each input that has both, as text."""
+    sample = []
+    renamed = settings.log.column_map
+    first = "messages" if settings.anchor.anchor[0] in VIEWS else settings.anchor.anchor[0]
+    names = {"observation": first, "action": settings.anchor.action}
+    fields = [Field(k, renamed.get(v, v), "value", True) for k, v in names.items()]
+    for source in sources:
+        batch = next(read(source, fields, skip_bad_lines=True, report=LineReport()), None)
+        if batch is not None and set(batch.kinds) == set(names):
+            texts = {name: text_of(name, kind) for name, kind in batch.kinds.items()}
+            with polars_errors(source.name):
+                sample.append(batch.frame.head(SAMPLE_ROWS).select(**texts).collect())
+    return sample
 
 
 def _load_one(
@@ -240,9 +246,9 @@ def _load_one(
     _tell_report(source, report, notes)
     frame = _concatenate(frames, [source.name])
     if frame.height or frame.width:
-        missing = next((f for f in fields if f.required and f.name not in present), None)
-        if missing is not None:
-            raise missing_column(source, missing)
+        missing = [f for f in fields if f.required and f.name not in present]
+        if missing:
+            raise missing_columns(source, missing)
     if not frame.height:
         notes.say("empty", f"{source.name} holds no rows", warning=True)
         return _empty(fields, keys, frame)
@@ -351,12 +357,14 @@ def _tell_report(source: Source, report: LineReport, notes: Notes) -> None:
     if report.skipped:
         notes.say(
             "skipped_lines",
-            f"{source.name}: {len(report.skipped)} bad lines left out, first {report.skipped[0]}",
+            f"{source.name}: {counted(len(report.skipped), 'bad line')} left out, "
+            f"first {report.skipped[0]}",
             warning=True,
         )
     if report.surrogates:
         notes.say(
             "surrogates",
-            f"{source.name}: lone surrogates in {report.surrogates} lines replaced by U+FFFD",
+            f"{source.name}: lone surrogates in {counted(report.surrogates, 'line')} "
+            "replaced by U+FFFD",
             warning=True,
         )

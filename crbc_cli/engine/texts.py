@@ -5,15 +5,41 @@ from collections.abc import Sequence
 
 import msgspec
 
+from crbc_cli.anchors.rulefile import RuleFile
 from crbc_cli.anchors.values import VIEWS, content
 from crbc_cli.engine.load import needed_fields
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.logs.fetch import fetch_text
+from crbc_cli.logs.sources import Source
+from crbc_cli.options import Settings
 
-__all__ = ["Text", "row_texts"]
+__all__ = ["Text", "row_texts", "source_texts"]
 
 Text = tuple[str | None, str | None]
 """(observation, action) of a row."""
+
+
+def source_texts(
+    source: Source, rows: Sequence[int], settings: Settings, rules: RuleFile
+) -> dict[int, Text]:
+    """Texts of some rows of one input, by source row; see `row_texts`."""
+    anchor = settings.anchor
+    parts = [f"anchor:{i}" for i in range(len(anchor.anchor))]
+    columns = {
+        field.name: field.column
+        for field in needed_fields(settings, rules)
+        if field.name in (*parts, "action")
+    }
+    cells = fetch_text(source, rows, columns, skip_bad_lines=settings.log.skip_bad_lines)
+    texts: dict[int, Text] = {}
+    for row, cell in cells.items():
+        observation = [
+            _viewed(name if name in VIEWS else rules.messages, cell[part])
+            for name, part in zip(anchor.anchor, parts, strict=True)
+        ]
+        action = _inside(anchor.action_tag or rules.action.tag, cell["action"])
+        texts[row] = _joined(anchor.anchor, observation), action
+    return texts
 
 
 def row_texts(log: Prepared, rows: list[int]) -> dict[int, Text]:
@@ -28,41 +54,31 @@ def row_texts(log: Prepared, rows: list[int]) -> dict[int, Text]:
     Raises:
       InputError: an input cannot be read any more.
     """
-    anchor = log.settings.anchor
-    parts = [f"anchor:{i}" for i in range(len(anchor.anchor))]
-    columns = {
-        field.name: field.column
-        for field in needed_fields(log.settings, log.loaded.rules)
-        if field.name in (*parts, "action")
-    }
     source_of = log.frame["source"].gather(rows).to_list()
     source_row_of = log.frame["source_row"].gather(rows).to_list()
     texts: dict[int, Text] = {}
     for index in sorted(set(source_of)):
         mine = [i for i, source in enumerate(source_of) if source == index]
-        found = fetch_text(
+        found = source_texts(
             log.loaded.sources[index],
             [source_row_of[i] for i in mine],
-            columns,
-            skip_bad_lines=log.settings.log.skip_bad_lines,
+            log.settings,
+            log.loaded.rules,
         )
-        for i in mine:
-            cells = found[source_row_of[i]]
-            observation = [
-                _viewed(name, cells[part]) for name, part in zip(anchor.anchor, parts, strict=True)
-            ]
-            action = _inside(anchor.action_tag or log.loaded.rules.action.tag, cells["action"])
-            texts[rows[i]] = _joined(anchor.anchor, observation), action
+        texts |= {rows[i]: found[source_row_of[i]] for i in mine}
     return texts
 
 
 def _viewed(name: str, text: str | None) -> str | None:
-    """What an `--anchor` name that looks into messages finds in them."""
-    if text is None or name not in VIEWS:
+    """What a view of message lists finds in them; other text is shown as it is."""
+    if text is None or name not in VIEWS or not text.lstrip().startswith("["):
         return text
-    found = VIEWS[name](content(text, parse=True))
+    whole = content(text, parse=True)
+    found = VIEWS[name](whole)
     if found is None or isinstance(found, str):
         return found
+    if found is whole:
+        return text
     return msgspec.json.encode(found, enc_hook=str).decode()
 
 

@@ -22,7 +22,8 @@ __all__ = [
     "worst",
 ]
 
-_MOST_PER_CHUNK = 10
+_LEVEL = 0.05
+_MOST_PER_CHUNK = 20
 _MOST_ACTIONS = 2
 _MOST_SUCCESSORS = 3
 _MOST_ENTRIES = 2
@@ -129,7 +130,7 @@ class Suspects:
 def worst(found: Sequence[Suspects], most: int) -> tuple[int, int, list[WorstAnchor]]:
     """(anchors tested, those with an adjusted p-value below 0.05, the most suspicious anchors).
 
-    Order: adjusted p-value, then p-value, then conflicting visits.
+    Those at which what follows depends on the way in come first; then by conflicting visits.
     """
     p_values = np.concatenate([np.empty(0), *(suspects.p_values for suspects in found)])
     adjusted = holm(p_values)
@@ -140,13 +141,16 @@ def worst(found: Sequence[Suspects], most: int) -> tuple[int, int, list[WorstAnc
         for anchor in suspects.anchors
     ]
     anchors.sort(key=_rank)
-    return len(p_values), int((adjusted < 0.05).sum()), anchors[:most]
+    return len(p_values), int((adjusted < _LEVEL).sum()), anchors[:most]
 
 
-def _rank(anchor: WorstAnchor) -> tuple[float, float, int]:
+def _rank(anchor: WorstAnchor) -> tuple[bool, int, float]:
     p_value = 2.0 if anchor.p_value is None else anchor.p_value
-    adjusted = 2.0 if anchor.adjusted is None else anchor.adjusted
-    return adjusted, p_value, -anchor.conflicting
+    return (
+        anchor.adjusted is None or anchor.adjusted >= _LEVEL,
+        -anchor.conflicting,
+        p_value,
+    )
 
 
 def suspects_of(log: Prepared, chunk: Chunk) -> Suspects:
@@ -163,9 +167,12 @@ def suspects_of(log: Prepared, chunk: Chunk) -> Suspects:
     p_value = np.full(process.states, np.nan)
     p_value[test.state] = test.p_value
     odd = np.flatnonzero(conflicting)
-    order = odd[np.lexsort((-conflicting[odd], np.nan_to_num(p_value[odd], nan=2.0)))]
+    # What is significant is only known once all chunks are: the lowest p-values, and the most hit.
+    by_p = odd[np.argsort(np.nan_to_num(p_value[odd], nan=2.0), kind="stable")]
+    by_size = odd[np.argsort(-conflicting[odd], kind="stable")]
+    chosen = [*by_p[:_MOST_PER_CHUNK].tolist(), *by_size[:_MOST_PER_CHUNK].tolist()]
     view = _View(log, chunk, outcomes.telling, conflicting, p_value)
-    return Suspects(test.p_value, view.anchors(order[:_MOST_PER_CHUNK].tolist()))
+    return Suspects(test.p_value, view.anchors(list(dict.fromkeys(chosen))))
 
 
 class _View:
@@ -182,6 +189,8 @@ class _View:
         self.telling = telling
         _, self.state_visit = np.unique(self.process.state, return_index=True)
         _, self.pair_visit = np.unique(self.process.pair, return_index=True)
+        reply = log.loaded.frame["reply_key"]
+        self.said = reply.is_not_null().to_numpy()[log.rollouts.row]
         self.texts: dict[int, Text] = {}
         self.wanted: set[int] = set()
 
@@ -189,12 +198,23 @@ class _View:
         for state in states:  # the first pass finds out which texts are needed
             self._anchor(state)
         row = self.log.rollouts.row
-        rows = {visit: int(row[self.position[visit]]) for visit in self.wanted}
-        found = row_texts(self.log, list(rows.values())) if rows else {}
-        self.texts = {visit: found[at] for visit, at in rows.items()}
+        rows = {
+            visit: (int(row[self._reply_of(visit)]), int(row[self.position[visit]]))
+            for visit in self.wanted
+        }
+        found = row_texts(self.log, sorted({at for both in rows.values() for at in both}))
+        self.texts = {visit: (found[at][0], found[own][1]) for visit, (at, own) in rows.items()}
         return [self._anchor(state) for state in states]
 
+    def _reply_of(self, visit: int) -> int:
+        """Canonical row of the reply that stands for a visit: the latest that says something."""
+        at = int(self.position[visit])
+        begin = int(self.log.rollouts.offsets[self.log.rollouts.rollout[at]])
+        said = np.flatnonzero(self.said[begin : at + 1])
+        return begin + int(said[-1]) if len(said) else at
+
     def _text(self, visit: int) -> Text:
+        """(reply that stands for the visit, its action)."""
         self.wanted.add(visit)
         return self.texts.get(visit, (None, None))
 

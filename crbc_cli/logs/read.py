@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from crbc_cli.errors import ColumnError, CrbcError
+from crbc_cli.errors import CrbcError
 from crbc_cli.logs.batch import Batch
 from crbc_cli.logs.columns import Field
 from crbc_cli.logs.formats import jsonl, parquet
@@ -12,7 +12,7 @@ from crbc_cli.logs.formats.jsonl import LineReport
 from crbc_cli.logs.frames import select_fields
 from crbc_cli.logs.sources import Source
 
-__all__ = ["available_columns", "missing_column", "read"]
+__all__ = ["available_columns", "read"]
 
 
 def read(
@@ -42,21 +42,3 @@ def available_columns(source: Source) -> list[str]:
     except CrbcError:
         return []
     return []
-
-
-def missing_column(source: Source, field: Field) -> ColumnError:
-    """The error for a required field that the input does not have."""
-    names = available_columns(source)
-    have = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
-    kind, _, label = field.name.rpartition(":")
-    todo = {
-        "anchor": "name another with --anchor COLUMN",
-        "by": "name another with --group-by COLUMN",
-        "key": "name another with --key COLUMN",
-        "number": "name another column",
-        "rule": "name another in --success-when",
-    }.get(kind) or {
-        "success": 'give the rule, for example --success-when "reward >= 1"',
-        "step": "map one with --map step=COLUMN, or use --order-by file",
-    }.get(field.name, f"map one with --map {label}=COLUMN")
-    return ColumnError(f"has no column {field.column} (columns: {have})", source.name, todo)

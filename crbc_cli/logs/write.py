@@ -19,7 +19,7 @@ from crbc_cli.errors import OptionError, OutputError
 __all__ = ["METADATA_KEY", "Format", "Target", "write_lines", "write_table"]
 
 METADATA_KEY = "crbc"
-Format = Literal["parquet", "jsonl", "arrow", "csv"]
+Format = Literal["parquet", "jsonl", "arrow", "csv", "toml"]
 
 _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
@@ -77,7 +77,7 @@ class Target:
     @property
     def beside(self) -> "Target | None":
         """Where metadata goes if the format has no place for it: `NAME.meta.json`."""
-        if self.format in ("parquet", "arrow") or self._is_stream:
+        if self.format in ("parquet", "arrow", "toml") or self._is_stream:
             return None
         return Target(f"{self.name}.meta.json", "jsonl", self.force, self.make_folder)
 

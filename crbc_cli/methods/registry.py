@@ -180,6 +180,7 @@ def describe() -> list[dict[str, Any]]:
     return [
         {
             "name": method.name,
+            "label": method.name.replace("-", "_"),
             "kind": method.kind,
             "summary": method.summary,
             "source": method.source,

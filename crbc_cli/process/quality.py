@@ -24,6 +24,7 @@ from crbc_cli.process.empirical import FAILURE, SUCCESS, EmpiricalProcess
 __all__ = [
     "START",
     "Conflicts",
+    "ContingencyTables",
     "MarkovTest",
     "PairOutcomes",
     "entries",
@@ -138,7 +139,7 @@ def markov_test(process: EmpiricalProcess) -> MarkovTest:
     size = np.bincount(process.pair, outcomes.telling, process.pairs)
     taken = (outcomes.conflict & (size >= _LEAST_VISITS))[process.pair] & outcomes.telling
     pair, came, went = process.pair[taken], entry[taken], process.successor[taken]
-    table = _Tables.of(pair, came, went)
+    table = ContingencyTables.of(pair, came, went)
     tested = (table.rows > 1) & (table.columns > 1)
     state = process.pair_state[table.stratum[tested]]
     anchors, at = np.unique(state, return_inverse=True)
@@ -152,7 +153,7 @@ def markov_test(process: EmpiricalProcess) -> MarkovTest:
 
 
 @dataclass(frozen=True)
-class _Tables:
+class ContingencyTables:
     """Contingency tables of several strata at once, (k,) each.
 
     `rows` and `columns` are the sizes, `mean` and `variance` those of `chi_square` over
@@ -167,7 +168,7 @@ class _Tables:
     variance: Floats
 
     @classmethod
-    def of(cls, stratum: Ints, row: Ints, column: Ints) -> "_Tables":
+    def of(cls, stratum: Ints, row: Ints, column: Ints) -> "ContingencyTables":
         names, at = np.unique(stratum, return_inverse=True)
         row_of, column_of = codes(at, row), codes(at, column)
         cell = codes(row_of, column_of)

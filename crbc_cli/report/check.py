@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from crbc_cli.notes import counted
 from crbc_cli.report.text import percent, plain_table
 
 if TYPE_CHECKING:
@@ -48,11 +49,7 @@ def check_parts(report: "CheckReport") -> "Iterator[RenderableType]":
         yield _finding_block(finding)
     yield Text()
     notes = len(report.findings) - report.problems
-    yield Text(f"{_counted(report.problems, 'problem')}, {_counted(notes, 'note')}")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    yield Text(f"{counted(report.problems, 'problem')}, {counted(notes, 'note')}")
 
 
 def _summary_table(s: "Summary") -> Table:
@@ -63,15 +60,16 @@ def _summary_table(s: "Summary") -> Table:
     low, middle, high = s.rollout_rows
     endings = ", ".join(f"{count} {name}" for name, count in s.endings.items() if count)
     contents = (
-        f"; {s.anchors_in_several_groups} contents occur in several groups, kept apart"
+        f"; {counted(s.anchors_in_several_groups, 'content occurs', 'contents occur')} "
+        "in several groups, kept apart"
         if s.anchors_in_several_groups
         else ""
     )
     rows = [
         (
             "log",
-            f"{_counted(s.files, 'file')}, {_counted(s.rows, 'row')}, "
-            f"{_counted(s.rollouts, 'rollout')}",
+            f"{counted(s.files, 'file')}, {counted(s.rows, 'row')}, "
+            f"{counted(s.rollouts, 'rollout')}",
         ),
         ("groups", f"{s.groups} ({sizes})"),
         ("rows per rollout", f"{low} to {high}, median {middle:g}"),
@@ -82,7 +80,11 @@ def _summary_table(s: "Summary") -> Table:
             f"{_number(s.outcome_mean_rollouts)} over rollouts, "
             f"{_number(s.outcome_mean_rows)} over rows",
         ),
-        ("anchors", f"{s.anchors}, {_number(s.visits_per_anchor)} visits each{contents}"),
+        (
+            "anchors",
+            f"{s.anchors}, {_number(s.visits_per_anchor)} "
+            f"visit{'' if s.visits_per_anchor == 1 else 's'} each{contents}",
+        ),
         ("visits", f"{percent(s.shared_share)} at anchors that several rollouts share"),
         ("", f"{percent(s.choice_share)} at anchors with two actions or more"),
         ("", f"{percent(s.top_anchor_share)} at the most visited anchor of each group"),
@@ -121,7 +123,9 @@ def _finding_block(finding: "Finding") -> Table:
     table.add_column(no_wrap=True, min_width=7)
     table.add_column()
     style = "bold red" if finding.severity == "problem" else "bold"
-    head = Text.assemble((finding.code, style), f"  {finding.count} of {finding.of} {finding.unit}")
+    one = {"batches": "batch"}.get(finding.unit, finding.unit.removesuffix("s"))
+    of = counted(finding.of, one, finding.unit)
+    head = Text.assemble((finding.code, style), f"  {finding.count} of {of}")
     table.add_row(Text(finding.severity, style), head)
     table.add_row("", finding.message)
     for place in finding.where[:_SHOWN_PLACES]:

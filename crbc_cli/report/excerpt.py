@@ -1,5 +1,6 @@
 """Log text on a terminal: cut to a width, without control characters."""
 
+from rich.console import Console
 from rich.text import Text
 
 __all__ = ["first_lines", "one_line"]
@@ -13,14 +14,25 @@ def one_line(text: str | None, width: int) -> str:
 
 
 def first_lines(text: str, width: int, most: int) -> list[str]:
-    """The first lines of a text, each cut to `width` cells, and an ellipsis for the rest."""
-    lines = [_cut(line.rstrip(), width) for line in text.splitlines()]
-    return lines if len(lines) <= most else [*lines[: most - 1], "…"]
+    """The first lines of a text, long ones wrapped at `width` cells, and how many lines are left."""
+    lines = [part for line in text.splitlines() for part in _wrapped(line.rstrip(), width)]
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], f"… ({len(lines) - most + 1} more lines)"]
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """A line in parts of at most `width` cells, broken at blanks where there are some."""
+    lines = Text(_clean(line)).wrap(Console(), width)
+    return [part.plain.rstrip() for part in lines] or [""]
+
+
+def _clean(line: str) -> str:
+    """Control characters, which a terminal would obey, are shown as U+FFFD."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in line.expandtabs())
 
 
 def _cut(line: str, width: int) -> str:
-    """Control characters, which a terminal would obey, are shown as U+FFFD."""
-    clean = "".join(c if c.isprintable() else "\ufffd" for c in line.expandtabs())
-    shown = Text(clean)
+    shown = Text(_clean(line))
     shown.truncate(width, overflow="ellipsis")
     return shown.plain

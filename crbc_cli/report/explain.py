@@ -14,8 +14,10 @@ from crbc_cli.engine.explanation import (
     RolloutFacts,
     StepExplanation,
 )
+from crbc_cli.notes import counted
 from crbc_cli.report.excerpt import first_lines, one_line
-from crbc_cli.report.formulas import anchor_names, step_formulas
+from crbc_cli.report.formulas import step_formulas
+from crbc_cli.report.naming import action_names, anchor_names, legend, shown_actions
 from crbc_cli.report.text import plain_table
 from crbc_cli.tables import GROUP_STATUSES, REASONS
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["explanation_report", "explanation_to_dict"]
 
 _WIDTH = 76
-_TEXT_LINES = 12
+_TEXT_LINES = 40
 _MOST = 8
 
 
@@ -58,8 +60,8 @@ def _group_report(group: GroupExplanation) -> "list[RenderableType]":
     parts: list[RenderableType] = [
         _group_name(group),
         _files(group),
-        f"{_count(len(group.rollouts), 'rollout')}, {_count(steps, 'step')}, "
-        f"{_count(len(group.anchors), 'anchor')}",
+        f"{counted(len(group.rollouts), 'rollout')}, {counted(steps, 'step')}, "
+        f"{counted(len(group.anchors), 'anchor')}",
         *_option_lines(group),
         rollouts,
     ]
@@ -68,7 +70,9 @@ def _group_report(group: GroupExplanation) -> "list[RenderableType]":
         parts += [
             one_line(f"#{anchor.anchor} {anchor.observation or '-'}", _WIDTH),
             f"  {_anchor_line(anchor)}",
-            Padding(_actions_table(anchor.actions, names), (0, 0, 1, 2)),
+            Padding(_actions_table(anchor, range(len(anchor.actions)), names), (0, 0, 0, 2)),
+            *(Padding(line, (0, 0, 0, 2)) for line in _legend_lines(anchor)),
+            "",
         ]
     return parts
 
@@ -81,30 +85,32 @@ def _step_report(step: StepExplanation) -> "list[RenderableType]":
         f"step {name} of {_group_name(group)}",
         f"row {step.step.source_row} of {rollout.source_file}",
         *([_files(group)] if len(group.source_files) > 1 else []),
-        f"rollout of {_count(len(rollout.steps), 'step')}: {rollout.outcome}",
+        f"rollout of {counted(len(rollout.steps), 'step')}: {rollout.outcome}",
         *_option_lines(group),
         "",
         "observation" if anchor is None else f"observation (anchor #{anchor.anchor})",
         *_block(step.observation),
+        *_part_lines(step),
         "action",
         *_block(step.action),
         "",
     ]
     own = step.own_action
     if anchor is not None and own is not None:
-        ordered = [own, *(a for a in anchor.actions if a is not own)]
+        shown = shown_actions(anchor, own, 2 * _MOST)
         names = anchor_names(group.anchors)
         rollouts = _rollout_names(group)
         parts += [
             _anchor_line(anchor),
-            Padding(_actions_table(ordered[: 2 * _MOST], names, own), (0, 0, 1, 0)),
-            *_visit_lines(anchor, rollouts),
+            Padding(_actions_table(anchor, shown, names, own), (0, 0, 1, 0)),
+            *_legend_lines(anchor, shown),
+            *_visit_lines(anchor, own, rollouts),
             f"evidence from rollouts {_some([rollouts[i] for i in step.reachable])}",
             "",
         ]
     computation = Table.grid(padding=(0, 1))
     for formula in step_formulas(step, _MOST):
-        computation.add_row(one_line(formula.symbol, 24), formula.right_side())
+        computation.add_row(one_line(formula.symbol, 28), formula.right_side())
     remarks = _remarks(step)
     return [*parts, computation, *([""] if remarks else []), *remarks]
 
@@ -186,26 +192,28 @@ def _anchor_line(anchor: AnchorFacts) -> str:
     rollouts = len({visit.rollout for visit in anchor.visits})
     value = "-" if anchor.state_value is None else f"{anchor.state_value:.6f}"
     return (
-        f"{_count(len(anchor.visits), 'visit')} by {_count(rollouts, 'rollout')}, "
+        f"{counted(len(anchor.visits), 'visit')} by {counted(rollouts, 'rollout')}, "
         f"{anchor.reachable_rollouts} reachable; V {value}, sigma {anchor.sigma:.6f}"
         f"{'' if anchor.gate else ', gate closed'}"
     )
 
 
 def _actions_table(
-    actions: Sequence[ActionFacts],
+    anchor: AnchorFacts,
+    shown: Sequence[int],
     names: dict[int, str],
     own: ActionFacts | None = None,
 ) -> Table:
-    """Actions with count, values and successors; `own` is marked."""
+    """Actions `shown` of an anchor with count, values and successors; `own` is marked."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column, width in (("action", 22), ("count", 5), ("Q", 9), ("credit", 9), ("A_S", 7)):
         table.add_column(
             column, width=width, no_wrap=True, justify="left" if column == "action" else "right"
         )
     table.add_column("leads to", overflow="fold")
-    for action in actions:
-        text = one_line(action.action, 20)
+    texts = action_names(anchor)
+    for index in shown:
+        action, text = anchor.actions[index], texts[index]
         table.add_row(
             text if own is None else f"{'>' if action is own else ' '} {text}",
             str(action.count),
@@ -223,24 +231,44 @@ def _actions_table(
     return table
 
 
-def _visit_lines(anchor: AnchorFacts, rollouts: Sequence[str]) -> list[str]:
-    """Where each action was taken, as rollout:step."""
+def _legend_lines(anchor: AnchorFacts, shown: Sequence[int] | None = None) -> list[str]:
+    """What actions with a label or a cut name are in full; all that have a label without `shown`."""
+    every = range(len(anchor.actions)) if shown is None else shown
+    lines = [f"{name}: {text}" for name, text in legend(anchor, every, cut=shown is not None)]
+    return [*lines, ""] if lines and shown is not None else lines
+
+
+def _part_lines(step: StepExplanation) -> list[str]:
+    """What rules made the anchor from."""
     lines = []
-    for index, action in enumerate(anchor.actions[:_MOST]):
+    for part in step.parts:
+        text = one_line(part.text, 60)
+        if part.kind == "reply":
+            inherited = part.step is not None and part.step != step.step.step
+            text = f"inherited from step {part.step}: {text}" if inherited else text
+        elif part.kind == "count":
+            text = str(part.count)
+        elif part.kind != "column":
+            led = "" if part.action is None else f"{one_line(part.action, 30)} -> "
+            text = "unset" if part.step is None else f"since step {part.step}: {led}{text}"
+        lines.append(one_line(f"  {part.name}  {text}", _WIDTH))
+    return ["anchor made of", *lines] if lines else []
+
+
+def _visit_lines(anchor: AnchorFacts, own: ActionFacts, rollouts: Sequence[str]) -> list[str]:
+    """Where each action was taken, as rollout:step."""
+    lines, names = [], action_names(anchor)
+    for index in shown_actions(anchor, own, _MOST):
         places = [
             f"{rollouts[v.rollout]}:{v.step}" for v in anchor.visits if v.action_index == index
         ]
-        lines.append(f"{one_line(action.action, 20)} at {_some(places)}")
+        lines.append(f"{names[index]} at {_some(places)}")
     return lines
 
 
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(one_line(name, 40) for name in names[:_MOST]) + more
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _signed(value: float | None, digits: int) -> str:

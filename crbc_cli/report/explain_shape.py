@@ -75,7 +75,9 @@ _VISIT = {
 }
 _ANCHOR = {
     "anchor": count("number inside the group"),
-    "observation": of_type("string|null", "content at its first visit"),
+    "observation": of_type(
+        "string|null", "content at its first visit, or of the reply that stands for it"
+    ),
     "state_value": value("V"),
     "sigma": of_type("number", "spread of the credit before the floor"),
     "gate": of_type("boolean", "it gives step credit"),
@@ -120,6 +122,20 @@ EXPLAIN_STEP = _EXPLAINED | {
             "voters": count("rollouts that count"),
         },
         null=True,
+    ),
+    "parts": listed(
+        record(
+            "one part",
+            {
+                "name": of_type("string", "reply, a slot, or column:NAME"),
+                "kind": of_type("string", "reply, column, or the kind of slot"),
+                "step": of_type("integer|null", "where it comes from"),
+                "count": of_type("integer|null", "value of a count"),
+                "action": of_type("string|null", "the action before that step, for slots"),
+                "text": of_type("string|null", "what was read there"),
+            },
+        ),
+        "of the anchor, where rules made it",
     ),
     "reachable": listed(
         record("a rollout", ROLLOUT_KEY), "whose evidence reaches the step at full closure"

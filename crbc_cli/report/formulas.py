@@ -5,18 +5,17 @@ combination).
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from crbc_cli.engine.explanation import ActionFacts, AnchorFacts, StepExplanation, Successor
-from crbc_cli.report.excerpt import one_line
+from crbc_cli.options import GroupAdvantageOptions
+from crbc_cli.report.naming import action_names, anchor_names, shown_actions
 
-__all__ = ["Formula", "anchor_names", "step_formulas"]
+__all__ = ["Formula", "step_formulas"]
 
 _MOST_TERMS = 6
-_NAME_WIDTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,7 @@ class Formula:
       filled: the same with this step's numbers, without the result; empty if nothing is computed.
       value: the result; None where there is none.
       digits: decimals the result is shown with.
+      why: the reason for a result that nothing was computed for.
     """
 
     symbol: str
@@ -36,28 +36,18 @@ class Formula:
     filled: str
     value: float | None
     digits: int = 6
+    why: str = ""
 
     def right_side(self) -> str:
         """For example `= 0.98 * V(M) = 0.98 * 0.653333 = 0.640267`."""
         result = "none" if self.value is None else f"{_rounded(self.value, self.digits)}"
-        return f"= {self.filled} = {result}" if self.filled else f"= {result}"
+        if self.filled:
+            return f"= {self.filled} = {result}"
+        return f"= {result} ({self.why})" if self.why else f"= {result}"
 
     def to_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return {name: value for name, value in asdict(self).items() if name != "digits"}
-
-
-def anchor_names(anchors: Sequence[AnchorFacts]) -> dict[int, str]:
-    """Anchor -> its observation if that is one short line and no other anchor's, else `#number`."""
-    texts = Counter(anchor.observation for anchor in anchors)
-    return {
-        a.anchor: a.observation
-        if a.observation
-        and texts[a.observation] == 1
-        and one_line(a.observation, _NAME_WIDTH) == a.observation
-        else f"#{a.anchor}"
-        for a in anchors
-    }
+        return {n: value for n, value in asdict(self).items() if n not in ("digits", "why")}
 
 
 def step_formulas(step: StepExplanation, most: int | None = None) -> list[Formula]:
@@ -65,7 +55,7 @@ def step_formulas(step: StepExplanation, most: int | None = None) -> list[Formul
 
     Args:
       step: the step.
-      most: action values to show, the step's own first; None for all.
+      most: action values to show, the step's own among them; None for all.
     """
     anchor = step.anchor
     own = step.own_action
@@ -83,16 +73,17 @@ def _values(
 ) -> list[Formula]:
     depth = step.group.settings.credit.depth
     q, v = ("Q", "V") if depth == math.inf else (f"Q^{depth:.0f}", f"V^{depth:.0f}")
-    lines = []
-    for action in [own, *(a for a in anchor.actions if a is not own)][:most]:
+    lines, names = [], action_names(anchor)
+    for index in shown_actions(anchor, own, most):
+        action = anchor.actions[index]
         rule, filled = _local(anchor, action) if depth == 0 else _backup(step, action)
-        lines.append(Formula(f"{q}({_name(action)})", rule, filled, action.action_value))
+        lines.append(Formula(f"{q}({names[index]})", rule, filled, action.action_value))
     mean = _weighted(anchor, [_number(a.action_value or 0.0) for a in anchor.actions])
     return [
         *lines,
         Formula(v, f"sum_a N(s,a)/N(s) * {q}(a)", mean, anchor.state_value),
         Formula(
-            f"A({_name(own)})",
+            f"A({names[anchor.actions.index(own)]})",
             f"{q}(a) - {v}",
             f"{_number(own.action_value or 0.0)} - {_number(anchor.state_value or 0.0)}",
             own.credit,
@@ -137,12 +128,13 @@ def _worth(successor: Successor) -> str:
 
 def _step_credit(step: StepExplanation, anchor: AnchorFacts, own: ActionFacts) -> list[Formula]:
     options, penalties = step.group.settings.credit, step.group.settings.group_advantage
-    credit, symbol, lines = own.credit or 0.0, f"A({_name(own)})", []
+    name = action_names(anchor)[anchor.actions.index(own)]
+    credit, symbol, lines = own.credit or 0.0, f"A({name})", []
     if penalties.invalid_penalty in ("step", "both"):
         size = penalties.penalty / penalties.success_reward
         filled = f"{_number(credit)} - {size:g} * ({own.invalid:.4f} - {anchor.invalid:.4f})"
         credit -= size * (own.invalid - anchor.invalid)
-        symbol = f"A'({_name(own)})"
+        symbol = f"A'({name})"
         rule = "A(a) - penalty * (invalid share of a - invalid share of the anchor)"
         lines.append(Formula(symbol, rule, filled, credit))
     squares = _weighted(anchor, [f"{_number(a.sigma_credit)}^2" for a in anchor.actions])
@@ -163,6 +155,7 @@ def _step_credit(step: StepExplanation, anchor: AnchorFacts, own: ActionFacts) -
             filled if anchor.gate and not zeroed else "",
             step.step.step_credit,
             4,
+            "gate closed" if not anchor.gate else "set to 0" if zeroed else "",
         )
     )
     return lines
@@ -177,10 +170,9 @@ def _combination(step: StepExplanation) -> list[Formula]:
     }[options.group_advantage.estimator]
     filled = ""
     if terms is not None and terms.divisor is not None:
-        filled = f"{_number(terms.score)} - {_number(terms.mean)}"
-        if options.group_advantage.estimator != "dr-grpo":
-            filled = f"({filled}) / {terms.divisor:.6f}"
-    lines = [Formula("A_G", rule, filled, numbers.group_advantage, 4)]
+        filled = f"({_number(terms.score)} - {_number(terms.mean)})"
+        filled += _divided(terms.divisor, options.group_advantage)
+    lines = [Formula("A_G", rule, filled, numbers.group_advantage, 4, _no_term(step))]
     credit, filled = options.credit, ""
     if numbers.group_advantage is not None:
         filled = f"{credit.w_g:g} * {_number(numbers.group_advantage, 4)}"
@@ -188,6 +180,24 @@ def _combination(step: StepExplanation) -> list[Formula]:
             filled += f" + {credit.w_s:g} * {_number(numbers.step_credit, 4)}"
     lines.append(Formula("advantage", "w_g * A_G + w_s * A_S", filled, numbers.advantage, 4))
     return lines
+
+
+def _divided(divisor: float, options: GroupAdvantageOptions) -> str:
+    """What score - mean is divided by, eps apart from the std."""
+    if options.estimator == "dr-grpo":
+        return ""
+    if options.estimator == "grpo" and options.eps:
+        return f" / ({divisor - options.eps:.6f} + {options.eps:g})"
+    return f" / {divisor:.6f}"
+
+
+def _no_term(step: StepExplanation) -> str:
+    """Why a group advantage was not computed."""
+    if not step.rollout.counts:
+        return "the rollout does not count"
+    if step.trajectory is None:
+        return "one rollout counts in the group"
+    return "all scores of the group are equal" if step.trajectory.divisor is None else ""
 
 
 def _weighted(anchor: AnchorFacts, terms: Sequence[str]) -> str:
@@ -202,10 +212,6 @@ def _sum(terms: Sequence[str]) -> str:
     left = len(terms) - _MOST_TERMS
     shown = list(terms) if left <= 1 else [*terms[:_MOST_TERMS], f"… ({left} more)"]
     return " + ".join(shown)
-
-
-def _name(action: ActionFacts) -> str:
-    return one_line(action.action, _NAME_WIDTH)
 
 
 def _number(value: float, digits: int = 6) -> str:

@@ -6,26 +6,36 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from crbc_cli.notes import counted
 from crbc_cli.report.text import percent, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from crbc_cli.engine.gate import GateReport
+    from crbc_cli.engine.gate import GatePoint, GateReport
     from crbc_cli.methods.gate_rule import Metrics
 
 __all__ = ["gate_report"]
 
+_LEGEND = (
+    "TP, FP: cut groups without and with reward variance. In %: steps saved of T_max per rollout, "
+    "in TP (safe) and in all cut groups (raw); saved of the steps taken (real); groups cut (drop). "
+    "L2: share left of the advantages' norm."
+)
 _METRICS = ("cut", "TP", "FP", "prec", "recall", "safe", "raw", "real", "L2", "drop")
 
 
 def gate_report(report: "GateReport") -> "Iterator[RenderableType]":
     """What the rule saves and costs, how well its signal tells groups apart, and the choice."""
     yield _summary(report)
-    yield _points(report)
+    shown = [p for p in report.points if report.best is not None or not p.chosen]
+    if shown:
+        yield _points(report, shown)
+        yield f"{_LEGEND}\n"
     yield _separations(report)
-    if report.held_out:
+    if report.best is not None:
         yield _held_out(report)
+    if report.held_out:
         yield _best(report)
     if report.rule.per_group:
         yield _per_group(report)
@@ -37,21 +47,21 @@ def _summary(report: "GateReport") -> str:
     share = percent(zero / number if number else None)
     origin = " (the longest rollout)" if groups.t_max == groups.longest else ""
     return (
-        f"{number} groups, {zero} without reward variance ({share}); "
-        f"T_max {groups.t_max} steps{origin}."
+        f"{counted(number, 'group')}, {zero} without reward variance ({share}); "
+        f"T_max {counted(groups.t_max, 'step')}{origin}."
     )
 
 
-def _points(report: "GateReport") -> Table:
+def _points(report: "GateReport", points: "Sequence[GatePoint]") -> Table:
     rule = report.rule
     padding = "" if rule.pad else ", not padded"
     table = _narrow(f"Cut after K steps if {rule.text}{padding}", "K", "D", *_METRICS)
-    for point in report.points:
+    for point in points:
         mark = "*" if point.chosen else ""
         threshold = "-" if point.threshold is None else f"{mark}{point.threshold:g}"
         table.add_row(str(point.k), threshold, *_cells(point.metrics))
-    table.caption = "safe, raw, real and drop in %" + ("; * chosen" if rule.select else "")
-    table.caption_justify = "left"
+    if any(point.chosen for point in points):
+        table.caption, table.caption_justify = "* chosen", "left"
     return table
 
 
@@ -93,11 +103,21 @@ def _held_out(report: "GateReport") -> Table:
 
 def _best(report: "GateReport") -> str:
     if report.best is None:
-        return f"No threshold reaches a precision of {report.rule.min_precision:g}."
-    point = report.points[report.best]
+        return (
+            f"No threshold for {report.rule.signal} cuts groups without reward variance at a "
+            f"precision of {report.rule.min_precision:g} or more: nothing to recommend."
+        )
+    point, unseen = report.points[report.best], report.held_out[-1].metrics
+    found = (
+        "cut no group"
+        if unseen.precision is None
+        else f"had precision {unseen.precision:.4g} and saved {percent(unseen.safe)} safely"
+    )
     return (
         f"Largest safe saving at precision {report.rule.min_precision:g} or more: "
-        f"K = {point.k}, D = {point.threshold:g}."
+        f"K = {point.k}, D = {point.threshold:g}. Cross-validation "
+        f"{'confirms' if report.confirmed else 'does not confirm'} it: on groups that it was not "
+        f"made on, such a choice {found}."
     )
 
 

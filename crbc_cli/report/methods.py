@@ -12,9 +12,11 @@ __all__ = ["method_page", "method_table"]
 
 def method_table(methods: Sequence[dict[str, Any]]) -> Table:
     """One line a method."""
-    table = plain_table("Methods", "name", "kind", "signal", left=3)
+    table = plain_table("Methods", "name", "label", "kind", "signal", left=4)
+    table.caption = "label: its name in reports, and before its columns where there are several"
+    table.caption_justify = "left"
     for method in methods:
-        table.add_row(method["name"], method["kind"], method["summary"])
+        table.add_row(method["name"], method["label"], method["kind"], method["summary"])
     return table
 
 

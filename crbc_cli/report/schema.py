@@ -5,6 +5,7 @@ Every field a report always has is required; more may be added within one schema
 
 from typing import Any
 
+from crbc_cli.report.anchors_shape import ANCHORS
 from crbc_cli.report.compare_shape import COMPARE, COMPARE_AUDIT
 from crbc_cli.report.explain_shape import EXPLAIN_GROUP, EXPLAIN_STEP
 from crbc_cli.report.shapes import (
@@ -27,6 +28,7 @@ _COVERAGE = {
     "unit": of_type("string", "what is counted: visits or anchors"),
     "units": count("units before the eligibility rule"),
     "eligible_units": count("units that count"),
+    "conflict_rate": share("visits of repeated (anchor, action) pairs with several next anchors"),
     "settled_at_depth": count("smallest depth at which every unit equals full closure"),
     "expanded": count("units that reach more rollouts at full closure than at depth 0"),
     "expanded_share": share("their share of the eligible units"),
@@ -149,6 +151,7 @@ _METHODS = {
             "one estimator",
             {
                 "name": of_type("string", "as in --method"),
+                "label": of_type("string", "its name in reports and before its columns"),
                 "kind": of_type("string", "what it gives credit to"),
                 "summary": of_type("string", "what it computes"),
                 "source": of_type("string", "where it is defined"),
@@ -188,6 +191,7 @@ _PROFILE = {
 }
 
 _SHAPES: tuple[tuple[str, str, dict[str, Schema]], ...] = (
+    ("anchors", "crbc anchors", ANCHORS),
     ("check", "crbc check", _CHECK),
     ("compare", "crbc compare", COMPARE),
     ("compare", "crbc compare --audit", COMPARE_AUDIT),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
+from crbc_cli.notes import counted
+
 if TYPE_CHECKING:
     from crbc_cli.engine.clock import Clock
     from crbc_cli.engine.coverage import CoverageReport
@@ -112,7 +114,8 @@ def stage_table(clock: "Clock") -> Table:
 
     total = sum(clock.seconds.values())
     table = plain_table(
-        f"{clock.rows} rows in {total:.3f} s, peak memory {peak_memory() / 2**20:.0f} MiB",
+        f"{counted(clock.rows, 'row')} in {total:.3f} s, "
+        f"peak memory {peak_memory() / 2**20:.0f} MiB",
         "stage",
         "seconds",
         "share",

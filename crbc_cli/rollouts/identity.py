@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crbc_cli.errors import IdentityError
-from crbc_cli.notes import Notes
+from crbc_cli.notes import Notes, counted
 from crbc_cli.options import LogOptions
 
 __all__ = ["Place", "Rollouts", "arrange"]
@@ -200,7 +200,8 @@ def _find_duplicates(
         row = int(order[positions[heads[clashes[0]]]])
         group, rollout_id = frame["group_id"][row], frame["rollout_id"][row]
         raise IdentityError(
-            f"{len(clashes)} steps occur twice with different content, first group {group!r} "
+            f"{counted(len(clashes), 'step occurs', 'steps occur')} twice with different content, "
+            f"first group {group!r} "
             f"rollout {rollout_id!r} step {frame['step'][row]}",
             shown,
             "add the column that tells them apart with --key, or choose with "
@@ -218,11 +219,12 @@ def _find_duplicates(
     copies = np.stack([order[positions[copied]], new_position[winner[copied]]], axis=1)
     discarded = order[positions[lost & ~equal]]
     if len(copies):
-        notes.say("duplicates", f"{len(copies)} rows repeat an earlier row; each counts once")
+        repeats = counted(len(copies), "row repeats", "rows each repeat")
+        notes.say("duplicates", f"{repeats} an earlier row and counts once")
     if len(discarded):
         notes.say(
             "discarded",
-            f"{len(discarded)} rows with different content under one "
+            f"{counted(len(discarded), 'row')} with different content under one "
             f"(group, rollout, step) discarded by --on-duplicate {rule}",
             warning=True,
         )

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from crbc_cli.errors import IdentityError
-from crbc_cli.notes import Notes
+from crbc_cli.notes import Notes, counted
 from crbc_cli.options import LogOptions
 from crbc_cli.rollouts.identity import Place, Rollouts
 
@@ -94,7 +94,7 @@ def check_inferred_groups(rollouts: Rollouts, options: LogOptions, notes: Notes)
         if options.group_by
         else f"--group-stride {options.group_stride}"
     )
-    text = f"{rule} gives {rollouts.groups} groups: {histogram}"
+    text = f"{rule} gives {counted(rollouts.groups, 'group')}: {histogram}"
     if len(sizes) > 1 and not options.allow_uneven:
         raise IdentityError(
             f"{text}; sizes differ", todo="group by a key, or accept them with --allow-uneven"

@@ -8,7 +8,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from crbc_cli.errors import OptionError, OutcomeError
-from crbc_cli.notes import Notes
+from crbc_cli.notes import Notes, counted
 from crbc_cli.options import GroupAdvantageOptions, OutcomeOptions
 from crbc_cli.rollouts.identity import Place, Rollouts
 from crbc_cli.tables import GROUP_STATUSES
@@ -123,16 +123,17 @@ def _report_unscored(
     notes: Notes,
 ) -> None:
     where = place(int(rollouts.last[unscored[0]]))
+    what = counted(len(unscored), "rollout has", "rollouts have") + " no outcome"
     if options.unscored == "error":
         raise OutcomeError(
-            f"{len(unscored)} rollouts have no outcome, the first ends here",
+            f"{what}, the first ends here",
             where,
             "mend the log, or use --unscored exclude|fail",
         )
     fate = "left out" if options.unscored == "exclude" else "taken as failures"
     notes.say(
         "unscored",
-        f"{len(unscored)} rollouts have no outcome and are {fate} (first ends at {where})",
+        f"{what}: {fate} (first ends at {where})",
         warning=True,
     )
 

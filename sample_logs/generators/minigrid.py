@@ -19,7 +19,7 @@ Install (Python 3.11):
 
 Write the excerpt that the tests use, from the root of the repository:
 
-    python -m sample_logs.generators.minigrid --groups 2 --group-size 8 --seed 1 \
+    python -m sample_logs.generators.minigrid --groups 2 --group-size 8 --seed 5 \
         --out tests/data/minigrid.parquet
 
 As a library: `make_task(seed, index, level)` gives a task, and
@@ -47,7 +47,7 @@ from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT
 from .mdp import EnumeratedMdp, FloatArray, calibrated_policy, sample_rollout
 from .truth_log import TRUTH_SCHEMA, Row, Truth, concat_groups, write_parquet
 
-LEVELS = ("MiniGrid-DoorKey-5x5-v0", "MiniGrid-MultiRoom-N2-S4-v0")
+LEVELS = ("MiniGrid-DoorKey-5x5-v0", "MiniGrid-SimpleCrossingS9N1-v0")
 STEP_LIMIT = 50
 MOST_STATES = 4000
 SHORTEST_SOLUTION, LONGEST_SOLUTION = 5, 25

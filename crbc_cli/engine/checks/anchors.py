@@ -2,19 +2,38 @@
 
 import polars as pl
 
+from crbc_cli.anchors.choose import detect_preset
 from crbc_cli.engine.checks.codes import Finding, found
 from crbc_cli.engine.checks.facts import Facts
 from crbc_cli.engine.growth import GROWING_SHARE, GROWS
+from crbc_cli.engine.load import sample_texts
+from crbc_cli.errors import OptionError
+from crbc_cli.notes import Notes, counted
 
 __all__ = ["ANCHOR_CHECKS"]
 
+_TELLING = ("inventory", "admissible_commands", "admissible_actions", "admissible", "location")
+_ALIASED_SHARE = 0.05
 _SHARED_SHARE = 0.1
+_ONCE_SHARE = 0.9
+_ONCE_LEAST = 20
 
 
-def _rows(facts: Facts, code: str, oddity: str) -> Finding | None:
+def _rows(facts: Facts, code: str, oddity: str, advice: str = "") -> Finding | None:
     hit = facts.rollouts.filter(pl.col(f"n:{oddity}") > 0)
     rows = int(hit[f"n:{oddity}"].sum())
-    return found(code, rows, facts.rows, "rows", facts.places(hit[f"at:{oddity}"]))
+    where = facts.places(hit[f"at:{oddity}"])
+    return found(code, rows, facts.rows, "rows", where, advice=advice)
+
+
+def _more_columns(facts: Facts) -> str:
+    """Advice to anchor on a column that the log has and that often tells situations apart."""
+    anchor = facts.settings.anchor.anchor
+    known = set().union(*(file.ever for file in facts.files)) - set(anchor)
+    name = next((column for column in _TELLING if column in known), None)
+    if name is None:
+        return ""
+    return f"add what the text hides, for example --anchor {','.join(anchor)},{name}"
 
 
 def missing_observations(facts: Facts) -> Finding | None:
@@ -24,7 +43,7 @@ def missing_observations(facts: Facts) -> Finding | None:
 
 def empty_observations(facts: Facts) -> Finding | None:
     """Anchors that are empty text after their rules."""
-    return _rows(facts, "empty_observations", "empty")
+    return _rows(facts, "empty_observations", "empty", _more_columns(facts))
 
 
 def null_actions(facts: Facts) -> Finding | None:
@@ -77,7 +96,7 @@ def few_shared_anchors(facts: Facts) -> Finding | None:
     visits, shared = int(groups["visits"].sum()), int(groups["shared"].sum())
     if shared >= _SHARED_SHARE * visits or groups["single"].sum() == groups["anchors"].sum():
         return None
-    detail = f"{shared} visits are shared"
+    detail = counted(shared, "visit is shared", "visits are shared")
     return found("few_shared_anchors", visits - shared, visits, "visits", detail=detail)
 
 
@@ -90,6 +109,21 @@ def one_action_anchors(facts: Facts) -> Finding | None:
     return found("one_action_anchors", visits, visits, "visits")
 
 
+def unique_actions(facts: Facts) -> Finding | None:
+    """Rollouts meet, but nearly every action there is one of a kind.
+
+    At least 90 % of the (anchor, action) pairs at shared anchors with three visits or more have
+    one visit, and there are at least 20 of them.
+    """
+    groups = facts.groups
+    pairs, once = int(groups["choices"].sum()), int(groups["once"].sum())
+    if once < max(_ONCE_LEAST, _ONCE_SHARE * pairs):
+        return None
+    hit = groups.filter(pl.col("once") > 0)
+    where = facts.quoted(hit["at_once"], observation=False)
+    return found("unique_actions", once, pairs, "actions", where)
+
+
 def aliased_anchors(facts: Facts) -> Finding | None:
     """Anchors at which an action has several successors, or ends both ways."""
     groups = facts.groups
@@ -99,8 +133,26 @@ def aliased_anchors(facts: Facts) -> Finding | None:
     count, anchors = int(hit["aliased"].sum()), int(groups["anchors"].sum())
     share = 100 * hit["aliased_visits"].sum() / max(int(groups["visits"].sum()), 1)
     detail = f"{share:.1f} % of the visits, {int(hit['mixed'].sum())} with mixed outcomes"
-    where = facts.quoted(hit["at_aliased"], action=True)
-    return found("aliased_anchors", count, anchors, "anchors", where, detail)
+    where = facts.quoted(hit["at_aliased"])
+    advice = _more_columns(facts)
+    return found("aliased_anchors", count, anchors, "anchors", where, detail, advice)
+
+
+def preset_available(facts: Facts) -> Finding | None:
+    """At least 5 % of the visits are aliased without rules, and `--preset auto` finds rules."""
+    anchor = facts.settings.anchor
+    visits, aliased = (int(facts.groups[name].sum()) for name in ("visits", "aliased_visits"))
+    if anchor.preset or anchor.rules or aliased < max(1, _ALIASED_SHARE * visits):
+        return None
+    told = Notes()
+    try:
+        sources = [file.source for file in facts.files]
+        name = detect_preset(sample_texts(sources, facts.settings), told)
+    except OptionError:
+        return None
+    detail = told.items[0].message.removeprefix("--preset auto takes ")
+    advice = f"try --preset {name}; crbc anchors --explain-preset {name} shows its rules"
+    return found("preset_available", aliased, visits, "visits", (), detail, advice)
 
 
 def hub_anchors(facts: Facts) -> Finding | None:
@@ -126,6 +178,8 @@ ANCHOR_CHECKS = (
     singleton_anchors,
     few_shared_anchors,
     one_action_anchors,
+    unique_actions,
     aliased_anchors,
+    preset_available,
     hub_anchors,
 )

@@ -243,7 +243,8 @@ _CODES = (
         "empty_observations",
         "problem",
         "an observation is empty text: all such rows of a group are one anchor",
-        "add a column that tells the situations apart, for example --anchor observation,inventory",
+        "anchor on more than this text: add a column with --anchor, use --preset NAME|auto, or "
+        "let crbc anchors look for rules",
     ),
     Code(
         "null_actions",
@@ -276,11 +277,25 @@ _CODES = (
         "see whether the action is read right: --action COLUMN, --action-tag TAG",
     ),
     Code(
+        "unique_actions",
+        "problem",
+        "nearly every action taken where rollouts meet occurs there once, so that each step is "
+        "compared with nothing like it",
+        "the action column probably holds the whole response: take the action out of it with "
+        "--action-tag TAG or a --preset, or name another column with --action",
+    ),
+    Code(
         "aliased_anchors",
         "note",
         "one action at one anchor led to different successors or to success and failure",
-        "the environment is random, or the text hides something: add it, for example "
-        "--anchor observation,inventory",
+        "the environment is random, or the text hides something: add a column with --anchor, use "
+        "--preset NAME|auto, or let crbc anchors look for rules",
+    ),
+    Code(
+        "preset_available",
+        "note",
+        "anchors join situations that differ, and the log looks like one a preset is made for",
+        "use --preset auto, or see crbc anchors --explain-preset NAME",
     ),
     Code(
         "hub_anchors",
@@ -328,6 +343,7 @@ def found(
     unit: str,
     where: Sequence[str] = (),
     detail: str = "",
+    advice: str = "",
 ) -> Finding | None:
     """A finding of a known code, or None where nothing was counted.
 
@@ -336,11 +352,19 @@ def found(
       count, of, unit: see `Finding`.
       where: places, the first PLACES of which are kept.
       detail: numbers of this log, put after the code's meaning.
+      advice: what to do about it in this log, in place of the code's advice.
     """
     if not count:
         return None
     known = CODES[code]
     message = f"{known.meaning}: {detail}" if detail else known.meaning
     return Finding(
-        code, known.severity, count, of, unit, tuple(where[:PLACES]), message, known.advice
+        code,
+        known.severity,
+        count,
+        of,
+        unit,
+        tuple(where[:PLACES]),
+        message,
+        advice or known.advice,
     )

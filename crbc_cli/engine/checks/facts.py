@@ -4,16 +4,17 @@ Rows are named by a place code, `source << 40 | source_row` in one integer, so t
 for the rows that no finding shows.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from crbc_cli.anchors.rulefile import RuleFile
 from crbc_cli.engine.checks.codes import PLACES
+from crbc_cli.engine.texts import source_texts
 from crbc_cli.logs.columns import Field
-from crbc_cli.logs.fetch import fetch_text
 from crbc_cli.logs.sources import Source
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
@@ -76,7 +77,7 @@ class Facts:
       settings: all options.
       notes: what reading and grouping remarked.
       files: the inputs, in order.
-      texts: name -> column of what findings quote: `anchor:0` and so on, `action`.
+      rules: what makes up an anchor.
       rollouts: one row per rollout, groups in order; see `crbc_cli.engine.checks.rollouts`.
       groups: one row per group; see `crbc_cli.engine.checks.groups`.
       conflicts: place codes `kept` and `lost` of rows that say different things under one
@@ -88,7 +89,7 @@ class Facts:
     settings: Settings
     notes: Notes
     files: Sequence[InputFile]
-    texts: Mapping[str, str]
+    rules: RuleFile
     rollouts: pl.DataFrame
     groups: pl.DataFrame
     conflicts: pl.DataFrame
@@ -132,20 +133,21 @@ class Facts:
             for row in chosen.head(PLACES).iter_rows(named=True)
         ]
 
-    def quoted(self, codes: Iterable[int], *, action: bool) -> list[str]:
+    def quoted(
+        self, codes: Iterable[int], *, observation: bool = True, action: bool = True
+    ) -> list[str]:
         """The first few places of rows with what stands there, read from the inputs again.
 
         Args:
           codes: place codes.
-          action: show the action behind the observation.
+          observation, action: what to show.
         """
-        columns = {n: c for n, c in self.texts.items() if action or n != "action"}
         quotes = []
         for code in list(codes)[:PLACES]:
             source, row = self.files[code >> _ROW_BITS].source, code & _ROW_MASK
-            skip = self.settings.log.skip_bad_lines
-            texts = fetch_text(source, [row], columns, skip_bad_lines=skip)[row]
-            said = " -> ".join(f'"{excerpt(texts[name] or "", _QUOTE)}"' for name in columns)
+            texts = source_texts(source, [row], self.settings, self.rules)[row]
+            shown = [t for t, wanted in zip(texts, (observation, action), strict=True) if wanted]
+            said = " -> ".join(f'"{excerpt(text or "", _QUOTE)}"' for text in shown)
             quotes.append(f"{self.place(code)}: {said}")
         return quotes
 
@@ -169,7 +171,7 @@ def joined(parts: Sequence[Facts]) -> Facts:
         first.settings,
         first.notes,
         [file for part in parts for file in part.files],
-        first.texts,
+        first.rules,
         pl.concat(rollouts, how="diagonal_relaxed"),
         pl.concat(groups, how="diagonal_relaxed"),
         pl.concat([part.conflicts for part in parts]),

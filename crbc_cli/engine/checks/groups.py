@@ -18,6 +18,7 @@ __all__ = ["group_facts"]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
+_MEETING = 3
 _HUB_BYTES = 64
 _HUB_ACTIONS = 4
 _VOCABULARY = 10
@@ -88,6 +89,8 @@ class _Merged:
       shared: visits to anchors that several rollouts visit.
       choice: visits to anchors with several actions.
       top: visits of the most visited anchor.
+      choices: (anchor, action) pairs at anchors with three visits or more that several rollouts
+        share; once: of these, pairs with one visit; at_once: first row of the first such pair.
       aliased: anchors where one action led to several successors; mixed: of these, to both
         success and failure; aliased_visits: visits of such actions; at_aliased: first row of the
         most frequent one.
@@ -102,6 +105,9 @@ class _Merged:
     shared: Ints
     choice: Ints
     top: Ints
+    choices: Ints
+    once: Ints
+    at_once: Ints
     aliased: Ints
     mixed: Ints
     aliased_visits: Ints
@@ -115,7 +121,7 @@ class _Merged:
     def empty(cls, groups: int) -> "_Merged":
         columns = {name: np.zeros(groups, np.int64) for name in cls.__dataclass_fields__}
         merged = cls(**columns)
-        merged.at_aliased[:] = merged.at_hub[:] = NO_PLACE
+        merged.at_once[:] = merged.at_aliased[:] = merged.at_hub[:] = NO_PLACE
         return merged
 
     def add(self, log: Prepared, chunk: Chunk, row_code: Ints) -> NDArray[np.uint64]:
@@ -134,19 +140,26 @@ class _Merged:
         self.visits[group] = per_group(every, visits)
         self.anchors[group] = per_group(every)
         self.single[group] = per_group(every[visits == 1])
-        shared = every[_rollouts_at(p) > 1]
+        several = _rollouts_at(p) > 1
+        shared = every[several]
         self.shared[group] = per_group(shared, visits[shared])
         choice = every[p.state_actions > 1]
         self.choice[group] = per_group(choice, visits[choice])
         np.maximum.at(self.top[group], p.state_group, visits)
+
+        pair_place = row_code[row[_first(p.pair, p.pairs)]]
+        pairs = np.flatnonzero((several & (visits >= _MEETING))[p.pair_state])
+        self.choices[group] = per_group(p.pair_state[pairs])
+        pairs = pairs[p.pair_visits[pairs] == 1]
+        self.once[group] = per_group(p.pair_state[pairs])
+        _put_first(self.at_once[group], p.state_group[p.pair_state[pairs]], pair_place[pairs])
 
         pairs, mixed = _aliased_pairs(p, self._known(log, chunk))
         self.aliased[group] = per_group(np.unique(p.pair_state[pairs]))
         self.mixed[group] = per_group(np.unique(p.pair_state[mixed]))
         self.aliased_visits[group] = per_group(p.pair_state[pairs], p.pair_visits[pairs])
         pairs = pairs[np.argsort(-p.pair_visits[pairs], kind="stable")]
-        places = row_code[row[_first(p.pair, p.pairs)[pairs]]]
-        _put_first(self.at_aliased[group], p.state_group[p.pair_state[pairs]], places)
+        _put_first(self.at_aliased[group], p.state_group[p.pair_state[pairs]], pair_place[pairs])
 
         size = log.frame["anchor_bytes"].to_numpy()[row[first_visit]]
         hubs = np.flatnonzero(_hubs(p, log.action_key[chunk.position], size))

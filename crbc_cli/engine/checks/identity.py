@@ -4,6 +4,7 @@ import polars as pl
 
 from crbc_cli.engine.checks.codes import PLACES, Finding, found
 from crbc_cli.engine.checks.facts import Facts
+from crbc_cli.notes import counted
 
 __all__ = ["IDENTITY_CHECKS"]
 
@@ -15,7 +16,7 @@ def group_key_too_fine(facts: Facts) -> Finding | None:
     alone = facts.groups.filter(pl.col("size") == 1)
     starts = facts.rollouts["first_key"].n_unique()
     detail = (
-        f"{_finest_column(facts)}; {facts.rollouts.height} rollouts start from {starts} "
+        f"{_finest_column(facts)}; {counted(facts.rollouts.height, 'rollout')} start from {starts} "
         f"different anchors"
     )
     return found(
@@ -48,7 +49,7 @@ def _finest_column(facts: Facts) -> str:
             f"like a rollout id rather than a task id (rollout_id has {other})"
         )
     names = " and ".join(name for _, name in columns)
-    return f"{names} has {groups.height} values for {rollouts} rollouts"
+    return f"{names} has {counted(groups.height, 'value')} for {counted(rollouts, 'rollout')}"
 
 
 def _group_column(facts: Facts) -> str:
@@ -174,7 +175,7 @@ def first_steps(facts: Facts) -> Finding | None:
 def step_gaps(facts: Facts) -> Finding | None:
     """Rollouts whose steps are not consecutive."""
     hit = facts.rollouts.filter(pl.col("n:gap") > 0)
-    detail = f"{int(hit['n:gap'].sum())} gaps"
+    detail = counted(int(hit["n:gap"].sum()), "gap")
     where = facts.rollout_places(hit, "at:gap")
     return found("step_gaps", hit.height, facts.rollouts.height, "rollouts", where, detail)
 
@@ -199,7 +200,7 @@ def shrinking_anchors(facts: Facts) -> Finding | None:
     if facts.settings.log.order_by != "file" or longer < 2 * shorter:
         return None
     hit = facts.rollouts.filter(pl.col("n:shorter") > 0)
-    detail = f"{longer} rows longer than the one before, {shorter} shorter"
+    detail = f"{counted(longer, 'row')} longer than the one before, {shorter} shorter"
     where = facts.rollout_places(hit, "at:shorter")
     return found("shrinking_anchors", hit.height, facts.rollouts.height, "rollouts", where, detail)
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crbc_cli.anchors.keys import NULL_KEY
+from crbc_cli.anchors.part import NULL_KEY
 from crbc_cli.engine.checks.facts import ENDINGS, NO_PLACE
 from crbc_cli.engine.growth import growth
 from crbc_cli.engine.prepare import Prepared

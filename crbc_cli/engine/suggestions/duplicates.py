@@ -79,7 +79,7 @@ def near_duplicates(
     table = (
         pl.DataFrame({"group": sample.group, "anchor": now.rows.anchor, "text": texts})
         .with_row_index("row")
-        .filter(pl.Series(now.rows.visit) & texts.is_not_null())
+        .filter(pl.Series(now.rows.visit & now.rows.said) & texts.is_not_null())
         .group_by("group", "anchor", maintain_order=True)
         .agg(pl.col("text").first(), pl.len().alias("visits"))
     )

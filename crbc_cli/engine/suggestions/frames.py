@@ -37,7 +37,7 @@ _USUAL = 0.05
 _HEADER = r"^\s*(?<before>[^\w\s][^\w\n]*)(?<name>\w[^\n]{0,40}?)(?<behind>[^\w\n]*)\n"
 _MOST_TEMPLATES = 30
 _LEAST_ROWS = 3
-_PHRASE = r"[^.,:;!?\n]+?"
+_PHRASE = r"[^.,:!\n]+?"
 _NAMES = "abcdef"
 
 Ints = NDArray[np.int64]
@@ -75,11 +75,12 @@ class Template:
                 pattern += escaped(piece)
                 continue
             first = piece not in pieces[:i]
-            pattern += r"(?:[Tt]he |[Aa]n? )?" if self.on == "reply" else ""
+            if self.on == "reply":
+                pattern += r"(?:the |an? )?" if i > 1 or pieces[0] else r"(?:[Tt]he |[Aa]n? )?"
             pattern += f"(?<{piece}>{_PHRASE})" if first else f"(?:{_PHRASE})"
         if self.on == "action":
             return rf"{self.start}{pattern}\s*$"
-        return self.start + pattern + (r"(?:[.,:;!?]|\s*$)" if self.words.endswith("}") else "")
+        return self.start + pattern + (r"(?:[.,:!]|\s*$)" if self.words.endswith("}") else "")
 
     @property
     def unnamed(self) -> str:

@@ -37,6 +37,7 @@ class Keyed:
     Attributes:
       anchor: int64 (n,), dense anchor of each row, -1 where there is none.
       visit: bool (n,), rows that are environment steps with an anchor.
+      said: bool (n,), rows whose own reply says something.
       thought: bool (n,).
       action: int64 (n,), dense.
       key: uint64 (n,), the words that `anchor` was made of.
@@ -45,6 +46,7 @@ class Keyed:
 
     anchor: Ints
     visit: Bools
+    said: Bools
     thought: Bools
     action: Ints
     key: Words
@@ -86,6 +88,12 @@ class Trial:
     def misses(self) -> float:
         """Expected number of visits that other rollouts foretell wrongly."""
         return self.agreement.misses
+
+    @property
+    def wrong_share(self) -> float | None:
+        """Share of the misses, None where other rollouts foretell nothing."""
+        foretold = self.hits + self.misses
+        return self.misses / foretold if foretold else None
 
 
 @dataclass(frozen=True)
@@ -250,7 +258,8 @@ class Sample:
         if "thought" in columns:
             thought = columns["thought"][0].astype(bool)
         action = _dense(columns["action_key"][0])
-        return Keyed(anchor, done.known & ~thought, thought, action, done.key, done.parts)
+        said = columns["reply_key"][1]
+        return Keyed(anchor, done.known & ~thought, said, thought, action, done.key, done.parts)
 
 
 def _options(anchor: AnchorOptions) -> AnchorOptions:

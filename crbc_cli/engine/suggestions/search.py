@@ -77,7 +77,7 @@ class Suggestion:
     Attributes:
       kind: clock, counter, uuid, whitespace, task, thought, missing, no-op, slot, key, …
       why: the evidence.
-      change: the rule-file entries it adds, as a partial rule file.
+      change: entries of a rule file; lists of patterns and the key are whole, tables are added.
       option: the same as a command-line option, "" if there is none.
       before, after: numbers on the sample.
     """
@@ -194,8 +194,11 @@ def _joins(before: Trial, after: Trial) -> bool:
 
 
 def _worth_merging(before: Trial, after: Trial) -> bool:
-    """Whether other rollouts foretell more visits, and hardly more of them wrongly."""
+    """Whether other rollouts foretell more visits, and hardly more of them wrongly; or fewer
+    anchors foretell as much."""
     gained, worse = after.hits - before.hits, after.misses - before.misses
+    if _joins(before, after) and gained >= 0 and worse <= 0:
+        return True
     rate = before.misses / max(before.hits + before.misses, 1.0)
     return gained >= max(3.0, 0.002 * before.visits) and worse <= max(2 * rate, 0.1) * gained
 
@@ -213,7 +216,7 @@ def _missing_and_thoughts(search: Search) -> None:
             rules = msgspec.structs.replace(
                 search.rules, thought=(*search.rules.thought, pattern.pattern)
             )
-            change = {"thought": [pattern.pattern]}
+            change = {"thought": list(rules.thought)}
             search.take("thought", pattern.why, rules, sample.trial(rules), change)
     step = ~search.now.rows.thought
     answers = np.flatnonzero(~sample.first & np.roll(step, 1))
@@ -221,7 +224,7 @@ def _missing_and_thoughts(search: Search) -> None:
     if empty.any() and EMPTY not in search.rules.missing:
         rules = msgspec.structs.replace(search.rules, missing=(*search.rules.missing, EMPTY))
         why = f"{int(empty.sum())} replies are empty, {int(empty.gather(answers).sum())} to a step"
-        search.take("missing", why, rules, sample.trial(rules), {"missing": [EMPTY]})
+        search.take("missing", why, rules, sample.trial(rules), {"missing": list(rules.missing)})
 
 
 def _no_ops(search: Search, frames: Frames) -> None:
@@ -233,7 +236,7 @@ def _no_ops(search: Search, frames: Frames) -> None:
         silent = sample.observation.str.contains(pattern.pattern).fill_null(False).to_numpy()
         evidence = np.ones_like(some) if pattern.general else some
         if worth_inheriting(search.now, trial, silent, evidence, pattern.plain):
-            search.take("no-op", pattern.why, rules, trial, {"no_op": [pattern.pattern]})
+            search.take("no-op", pattern.why, rules, trial, {"no_op": list(rules.no_op)})
 
 
 def _slots(search: Search, frames: Frames) -> None:

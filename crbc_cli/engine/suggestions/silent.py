@@ -94,7 +94,10 @@ def thoughts(sample: Sample) -> list[Pattern]:
             continue
         pattern = rf"(?i)^[>\s]*{escaped(head)}\s*{escaped(mark)}"
         told = "an empty reply" if reply == "" else f'"{reply[:_LONGEST]}"'
-        why = f"{distinct} different actions in {rows} rows, {share:.0%} of them answered by {told}"
+        why = (
+            f"{distinct} different actions in {rows} rows, {100 * share:.0f} % of them answered "
+            f"by {told}"
+        )
         found.append(Pattern(pattern, why))
     return found
 

@@ -101,7 +101,7 @@ def _places(sample: Sample, found: Sequence[Event], least: float) -> list[Candid
         template = event.template
         update = Update(on=template.on, pattern=template.pattern, value="{a}")
         slot = Slot(name=_name(template, "at"), kind="last", update=(update,))
-        often = f"in {moves.mean():.0%} of the cases ({len(event.row)} rows)"
+        often = f"in {100 * moves.mean():.0f} % of the cases ({len(event.row)} rows)"
         why = f"`{template.words}` names another {{a}} {often}"
         out.append(Candidate(slot, why, place=True))
     return out

@@ -166,7 +166,9 @@ def _judged(
     pattern = _pattern(context[0], [span for _, span in seen]) if kind else ""
     if not pattern:
         return None
-    return Mask(kind, pattern, certain, f"{run.told}, in {len(row) / len(texts):.0%} of the rows")
+    return Mask(
+        kind, pattern, certain, f"{run.told}, in {100 * len(row) / len(texts):.0f} % of the rows"
+    )
 
 
 def _verdict(context: tuple[str, str, str], run: "_Run", values: Iterable[str]) -> tuple[str, bool]:
@@ -239,8 +241,9 @@ class _Run:
     @property
     def told(self) -> str:
         if self.rises or self.advances:
-            return f"rises with {self.up:.0%} of the steps and falls with {self.down:.0%}"
-        return f"{self.new:.0%} of its values are new"
+            up, down = 100 * self.up, 100 * self.down
+            return f"rises with {up:.0f} % of the steps and falls with {down:.0f} %"
+        return f"{100 * self.new:.0f} % of its values are new"
 
 
 def _look_random(ids: Iterable[str]) -> bool:
