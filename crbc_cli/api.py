@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from crbc_cli.engine.anchor_quality import Truth
-from crbc_cli.engine.anchors import AnchorReport, compare_rule_sets, measure_anchors, with_rules
+from crbc_cli.engine.anchor_report import AnchorReport
+from crbc_cli.engine.anchor_truth import Truth
+from crbc_cli.engine.anchors import compare_rule_sets, measure_anchors, with_rules
 from crbc_cli.engine.annotate import credit_table, table_of
 from crbc_cli.engine.audit import TOLERANCE, Audit, audit_logs, audited_method, other_conventions
 from crbc_cli.engine.check import CheckReport, check_logs, tolerant

@@ -108,7 +108,7 @@ GOLDEN_LINES = {
         "A(a) = 0.640267 - 0.476999 = 0.163268",
         "sigma = sqrt(2/4 * 0.163268^2 + 2/4 * (-0.163268)^2) = 0.163268",
         "A_S = 0.163268 / max(0.163268, 0.1) = 1.0000",
-        "A_G = (1.000000 - 0.500000) / 0.577351 = 0.8660",
+        "A_G = (1.000000 - 0.500000) / (0.577350 + 1e-06) = 0.8660",
         "advantage = 1 * 0.8660 + 5 * 1.0000 = 5.8660",
     ),
     "1": ("Q^1(b) = 0.98 * V^0(N) = 0.98 * 0.480200 = 0.470596",),
@@ -488,6 +488,88 @@ def test_logs_from_a_pipe() -> None:
     assert ended.code == 0
     assert ended.json["source_files"] == ["-"]
     assert ended.json["observation"] == "M"
+
+
+def moves(*directions: str) -> Rows:
+    """Rollouts of one step whose actions are JSON with a long head in common."""
+    cells = [json.dumps({"name": "move", "arguments": {"direction": d}}) for d in directions]
+    rows = [rollout(i, "S-a", i == 0)[0] for i in range(len(cells))]
+    return [row | {"action": cell} for row, cell in zip(rows, cells, strict=True)]
+
+
+def test_actions_with_one_head_have_labels_and_a_legend(tmp_path: Path) -> None:
+    """One name each in the table, where they were taken, and in the formulas, in one order."""
+    report, text = told(moves("up", "down", "left"), "1:0", tmp_path)
+    assert 'a2: {"name": "move", "arguments": {"direction": "down"}}' in text
+    at = [
+        text.index(part) for part in ("a1 1", "> a2 1", "a3 1", "a1 at 0:0", "a2 at 1:0", "Q(a1)")
+    ]
+    assert at == sorted(at)
+    assert "A(a2) = 0.000000 - 0.326667" in text
+    assert [f["symbol"] for f in report["formulas"][:4]] == ["Q(a1)", "Q(a2)", "Q(a3)", "V"]
+    assert 'a3: {"name"' in crbc("explain", tmp_path / "log.jsonl").text
+
+
+def test_observations_are_shown_in_full(tmp_path: Path) -> None:
+    """Boards as lines, long lines wrapped; from 40 lines on what is left out is counted."""
+    board = [f"#{'@' * n}" for n in range(60)]
+    long = " ".join(f"word{n}" for n in range(60))
+    rows = rollout("t0", "S-a", 1) + rollout("t1", "S-b", 0)
+    for seen, part in (("\n".join(board[:39]), "#" + 38 * "@"), (long, "word59")):
+        _, text = told([row | {"observation": seen} for row in rows], "t0:0", tmp_path)
+        assert f"{part} action a" in text
+    _, text = told([row | {"observation": "\n".join(board)} for row in rows], "t0:0", tmp_path)
+    assert f"{board[38]} … (21 more lines) action a" in text
+
+
+def test_parts_of_an_anchor_that_rules_made(tmp_path: Path) -> None:
+    """A silent reply names the step it inherits from; slots the step that set them."""
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        'schema = 1\nname = "x"\ntitle = "t"\nkey = ["reply", "hand", "seen", "column:room"]\n'
+        'no_op = ["^Nothing"]\n'
+        '[[slot]]\nname = "hand"\nkind = "last"\n'
+        "[[slot.update]]\non = 'action'\npattern = '^take (?<it>.+)'\nvalue = '{it}'\n"
+        '[[slot]]\nname = "seen"\nkind = "count"\n'
+        "[[slot.update]]\non = 'reply'\npattern = 'hall'\nadd = 2\n"
+    )
+    rows = rollout("t0", "A-take:x B-look C-go", 1) + rollout("t1", "A-go", 0)
+    replies = ("A  hall", "B", "Nothing happens", "A  hall")
+    rows = [r | {"observation": o, "room": o[0]} for r, o in zip(rows, replies, strict=True)]
+    rows[0]["action"] = "take key"
+    options = ("--rules", rules, "--normalize", "whitespace")
+    report, text = told(rows, "t0:2", tmp_path, *options)
+    shown = "anchor made of reply: inherited from step 1: B hand: since step 1: take key -> B "
+    assert f"Nothing happens {shown}seen: 2 room: N action go" in text
+    assert report["observation"] == "Nothing happens"
+    assert report["anchor"]["observation"] == "B"
+    assert [(p["name"], p["step"], p["count"]) for p in report["parts"]] == [
+        ("reply", 1, None),
+        ("hand", 1, None),
+        ("seen", None, 2),
+        ("column:room", None, None),
+    ]
+    _, text = told(rows, "t0:0", tmp_path, *options)
+    assert "anchor made of reply: A hall hand: unset seen: 2 room: A action" in text
+    assert crbc("explain", tmp_path / "log.jsonl", "--step", "t0:0", "--json").json["parts"] == []
+
+
+@pytest.mark.parametrize(
+    ("won", "options", "line"),
+    [
+        # std of 0, 1 with ddof 1 is sqrt(1/2).
+        ((1, 0), (), "A_G = (1.000000 - 0.500000) / (0.707107 + 1e-06) = 0.7071"),
+        ((1, 0), ("--eps", "0"), "A_G = (1.000000 - 0.500000) / 0.707107 = 0.7071"),
+        ((1, 1), (), "A_G = 0.0000 (all scores of the group are equal)"),
+        ((1,), (), "A_G = 0.0000 (one rollout counts in the group)"),
+        ((1,), (), "A_S = 0.0000 (gate closed)"),
+    ],
+)
+def test_zeros_have_a_reason(
+    won: tuple[int, ...], options: tuple[str, ...], line: str, tmp_path: Path
+) -> None:
+    rows = [row for i, w in enumerate(won) for row in rollout(f"t{i}", f"S-{'ab'[i]}", w)]
+    assert line in told(rows, "t0:0", tmp_path, *options)[1]
 
 
 # --- text -----------------------------------------------------------------------------------------

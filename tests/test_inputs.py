@@ -548,7 +548,8 @@ def test_all_missing_columns_at_once(tmp_path: Path) -> None:
     said = crbc("annotate", path).refused().split("has no columns ")[1]
     assert said == (
         "group_id, rollout_id, step, observation, action, success "
-        "(columns: uid, ep, t, obs, do, won); --map group_id=uid or --group-by COLUMN; --map rollout_id=ep; "
+        "(columns: uid, ep, t, obs, do, won); --map group_id=uid or --group-by COLUMN; "
+        "--map rollout_id=ep; "
         "--map step=t or --order-by file; --map observation=obs or --anchor COLUMN; "
         "--map action=COLUMN or --action COLUMN; "
         'for the outcome --map success=won or --success-when "reward >= 1"'

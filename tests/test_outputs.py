@@ -109,7 +109,7 @@ def test_every_format_to_a_file_and_a_pipe(kind: str, log: Path) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_an_empty_log_gives_an_empty_table(kind: str, tmp_path: Path) -> None:
-    ended = crbc("annotate", "-", "-o", "-", "--to", kind, stdin=b"")
+    ended = crbc("annotate", "-", "-o", "-", "--to", kind, stdin=b"\n")
     assert ended.code == 0
     assert "warning: - holds no rows" in ended.stderr
     if kind == "jsonl":

@@ -162,8 +162,10 @@ def _reply_columns(
     found = [part.key_and_size(signs) for part in parts]
     added[f"{prefix}reply_key"] = said(combined_key([key for key, _ in found]))
     if keys.texts and not prefix:
-        contents = [part.content_text() for part in parts]
-        added["reply_text"] = said(pl.concat_str(contents, separator="\n", ignore_nulls=True))
+        texts = [part.content_text() for part in parts]
+        whole = pl.concat_str(texts, separator="\n", ignore_nulls=True)
+        readable = [k.is_null() | t.is_not_null() for (k, _), t in zip(found, texts, strict=True)]
+        added["reply_text"] = said(pl.when(pl.all_horizontal(readable)).then(whole))
     if keys.lengths and not prefix:
         added["anchor_bytes"] = pl.sum_horizontal(size for _, size in found)
     if keys.anchor_id:

@@ -104,7 +104,7 @@ def _call(value: Any) -> list[Any] | None:
         if isinstance(inside, list | dict):
             return _call(inside)
         name = value.get("name")
-        given = [value[key] for key in _ARGUMENTS if value.get(key) is not None]
+        given = [value[key] for key in _ARGUMENTS if value.get(key)]
         if isinstance(name, str) and (given or inside is None):
             return [name, content(given[0], parse=True) if given else {}]
         return None

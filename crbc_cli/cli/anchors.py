@@ -1,10 +1,12 @@
 """`crbc anchors`."""
 
+from dataclasses import fields
 from typing import Annotated
 
 import typer
 
 from crbc_cli.cli.options import Run, log_command
+from crbc_cli.options import CreditOptions
 
 _EPILOG = (
     "Example: crbc anchors logs.parquet --suggest-rules rules.toml; "
@@ -15,7 +17,7 @@ _EPILOG = (
 def register(app: typer.Typer) -> None:
     """Adds the command to the program."""
 
-    @log_command(app, "anchors", epilog=_EPILOG)
+    @log_command(app, "anchors", leave_out=[f.name for f in fields(CreditOptions)], epilog=_EPILOG)
     def anchors(
         run: Run,
         group: Annotated[

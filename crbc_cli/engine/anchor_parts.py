@@ -32,7 +32,7 @@ class AnchorParts:
             self._carried = carried_rows(log.loaded.frame, log.rollouts, rules)
 
     def reply(self, position: int) -> int:
-        """Position of the row whose reply stands for this row, an earlier one where it is silent."""
+        """Position of the row whose reply stands for this one, before it where it is silent."""
         source = -1 if self._carried is None else int(self._carried.reply[position])
         return source if source >= 0 else position
 

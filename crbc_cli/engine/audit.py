@@ -173,7 +173,7 @@ def other_conventions(
     found = {}
     for like in PRESETS:
         conventions = replace(reader.settings.conventions, like=like)
-        settings = replace(reader.settings, conventions=conventions)
+        settings = replace(reader.settings, conventions=conventions, explicit=frozenset())
         other = Reader.open(reader.sources, settings, clock, Notes())
         chosen = audited_method("", other.settings)
         if chosen.method.kind == "trajectory":

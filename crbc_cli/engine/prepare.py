@@ -113,7 +113,7 @@ class Prepared:
         mask = pl.Series(self.rollouts.group_of_row == group)
         frame, extra, notes = self.frame.filter(mask), self.loaded.extra, Notes()
         extra = extra.filter(mask) if extra.width else extra
-        loaded = replace(self.loaded, frame=frame, extra=extra)
+        loaded = replace(self.loaded, frame=self.loaded.frame.filter(mask), extra=extra)
         row = self.rollouts.row_group() == group
         rollout = self.rollouts.group == group
         return replace(

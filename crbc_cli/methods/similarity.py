@@ -32,6 +32,7 @@ MOST_TEXTS = 5000
 square of their number."""
 _BLOCK = 256
 _ROUNDING = 1e-9
+_SLACK = 1e-5  # rapidfuzz rounds its cutoff: it may miss a score that equals it
 
 
 def merged_anchors(texts: Sequence[str], group: Ints, rule: str, threshold: float) -> Ints:
@@ -121,11 +122,13 @@ def merged_texts(texts: Sequence[str], threshold: float) -> Merged:
 
 def _alike(texts: Sequence[str], threshold: float) -> tuple[Ints, Ints]:
     """Index pairs i < j of texts whose similarity reaches the threshold."""
-    cutoff = max(threshold - _ROUNDING, 0.0)
+    least = threshold - _ROUNDING
     ones, others = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for start in range(0, len(texts), _BLOCK):
-        found = _similarities(texts[start : start + _BLOCK], texts[start:], cutoff)
-        one, other = np.nonzero(found >= cutoff)
+        found = _similarities(
+            texts[start : start + _BLOCK], texts[start:], max(least - _SLACK, 0.0)
+        )
+        one, other = np.nonzero(found >= least)
         upper = one < other
         ones.append(start + one[upper])
         others.append(start + other[upper])

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from crbc_cli.engine.anchor_quality import Quality
-    from crbc_cli.engine.anchors import AnchorReport, RuleSet
+    from crbc_cli.engine.anchor_report import AnchorReport, RuleSet
     from crbc_cli.engine.suggestions.duplicates import Duplicate
-    from crbc_cli.engine.suggestions.search import Numbers, Suggestion
-    from crbc_cli.engine.worst_anchors import ConflictingAction, Entry, WorstAnchor
+    from crbc_cli.engine.suggestions.ledger import Numbers, Suggestion
+    from crbc_cli.engine.suspects import ConflictingAction, Entry, WorstAnchor
     from crbc_cli.process.agreement import TruthScores
 
 __all__ = ["Verbatim", "anchor_parts"]
@@ -55,9 +55,9 @@ def _quality_parts(report: "AnchorReport", per_group: bool) -> "Iterator[Rendera
     name = report.rules.name
     title = "Anchors: content as logged" if name == "exact" else f"Anchors: rules {name}"
     logs = report.logs
-    if len(logs) == 1 and not per_group:
+    if len(logs) <= 1 and not per_group:
         yield Text(title, "bold")
-        yield _quality_list(*logs[0], report.wrong)
+        yield _quality_list(logs[0][0] if logs else "no rows", report.quality, report.wrong)
         return
     table = plain_table(
         title, "group" if per_group else "log", "anchors", "visits", "once", "shared", "conflict"
@@ -107,13 +107,11 @@ def _quality_list(name: str, quality: "Quality", wrong: float | None) -> Table:
             f"{percent(quality.conflicts.rate)} of the visits of repeated (anchor, action) pairs, "
             "on pairs with several next anchors",
         ),
-        (
-            "wrong",
-            f"{percent(wrong)} of the visits whose next reply other rollouts foretell are foretold "
-            "wrongly",
-        ),
     ):
         table.add_row(label, told)
+    if wrong is not None:
+        told = "of the visits whose next reply other rollouts foretell are foretold wrongly"
+        table.add_row("wrong", f"{percent(wrong)} {told}")
     return table
 
 
@@ -226,7 +224,7 @@ def _duplicate_lines(duplicates: "Sequence[Duplicate]") -> "Iterator[RenderableT
             yield Text.assemble(
                 "    ",
                 _one_side(text[max(0, begin - 200) : begin], last=True),
-                (f"[{one_line(text[begin:end], 34)}]", "reverse"),
+                (f"«{one_line(text[begin:end], 34)}»", "reverse"),
                 _one_side(text[end : end + 200], last=False),
             )
 

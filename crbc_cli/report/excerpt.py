@@ -14,7 +14,7 @@ def one_line(text: str | None, width: int) -> str:
 
 
 def first_lines(text: str, width: int, most: int) -> list[str]:
-    """The first lines of a text, long ones wrapped at `width` cells, and how many lines are left."""
+    """The first lines of a text, long ones wrapped at `width` cells, and how many are left."""
     lines = [part for line in text.splitlines() for part in _wrapped(line.rstrip(), width)]
     if len(lines) <= most:
         return lines

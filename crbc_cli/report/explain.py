@@ -232,7 +232,7 @@ def _actions_table(
 
 
 def _legend_lines(anchor: AnchorFacts, shown: Sequence[int] | None = None) -> list[str]:
-    """What actions with a label or a cut name are in full; all that have a label without `shown`."""
+    """Actions with a label or a cut name in full; without `shown` all that have a label."""
     every = range(len(anchor.actions)) if shown is None else shown
     lines = [f"{name}: {text}" for name, text in legend(anchor, every, cut=shown is not None)]
     return [*lines, ""] if lines and shown is not None else lines
@@ -251,7 +251,7 @@ def _part_lines(step: StepExplanation) -> list[str]:
         elif part.kind != "column":
             led = "" if part.action is None else f"{one_line(part.action, 30)} -> "
             text = "unset" if part.step is None else f"since step {part.step}: {led}{text}"
-        lines.append(one_line(f"  {part.name}  {text}", _WIDTH))
+        lines.append("  " + one_line(f"{part.name.rpartition(':')[2]}: {text}", _WIDTH))
     return ["anchor made of", *lines] if lines else []
 
 

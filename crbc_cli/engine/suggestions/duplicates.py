@@ -14,7 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crbc_cli.anchors.rulefile import RuleFile
-from crbc_cli.engine.suggestions.sample import Sample, Trial
+from crbc_cli.engine.suggestions.sample import Sample
+from crbc_cli.engine.suggestions.trial import Trial
 from crbc_cli.engine.suggestions.volatile import SPAN, Mask, reply_texts, span_kind
 from crbc_cli.process.agreement import codes, distinct_per
 
@@ -188,8 +189,16 @@ def _spans(one: str, two: str) -> tuple[tuple[int, int], tuple[int, int]]:
     behind = 0
     while behind < most - begin and one[-1 - behind] == two[-1 - behind]:
         behind += 1
-    while begin and one[begin - 1].isalnum():
+    return _widened(one, begin, len(one) - behind), _widened(two, begin, len(two) - behind)
+
+
+def _widened(text: str, begin: int, end: int) -> tuple[int, int]:
+    """A span made whole: words, and clocks, ids or numbers, are not cut in two."""
+    while begin and text[begin - 1].isalnum():
         begin -= 1
-    while behind and one[len(one) - behind].isalnum():
-        behind -= 1
-    return (begin, len(one) - behind), (begin, len(two) - behind)
+    while end < len(text) and text[end].isalnum():
+        end += 1
+    for match in SPAN.finditer(text):
+        if match.start() < max(end, begin + 1) and match.end() > begin:
+            begin, end = min(begin, match.start()), max(end, match.end())
+    return begin, end

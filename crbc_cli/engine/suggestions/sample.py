@@ -13,87 +13,20 @@ from crbc_cli.anchors.ids import dense_ids
 from crbc_cli.anchors.keys import Keys, keyed
 from crbc_cli.anchors.rulefile import Op, RuleFile
 from crbc_cli.engine.prepare import Prepared
+from crbc_cli.engine.suggestions.trial import Keyed, Trial, dense, visit_conflicts
 from crbc_cli.engine.texts import row_texts
 from crbc_cli.logs.columns import ValueKind
 from crbc_cli.options import AnchorOptions
-from crbc_cli.process.agreement import Agreement, agreement, codes, distinct_per
+from crbc_cli.process.agreement import agreement, codes, distinct_per
 from crbc_cli.process.empirical import SUCCESS
-from crbc_cli.process.quality import Conflicts
 
-__all__ = ["SAMPLE_ROWS", "Keyed", "Sample", "Trial"]
+__all__ = ["SAMPLE_ROWS", "Sample"]
 
 SAMPLE_ROWS = 20_000
 _KINDS: dict[str, ValueKind] = {"anchor:0": "text", "action": "text"}
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Words = NDArray[np.uint64]
-
-
-@dataclass(frozen=True)
-class Keyed:
-    """Rows of a sample under some rules.
-
-    Attributes:
-      anchor: int64 (n,), dense anchor of each row, -1 where there is none.
-      visit: bool (n,), rows that are environment steps with an anchor.
-      said: bool (n,), rows whose own reply says something.
-      thought: bool (n,).
-      action: int64 (n,), dense.
-      key: uint64 (n,), the words that `anchor` was made of.
-      parts: uint64 (n,) each, key parts other than the reply.
-    """
-
-    anchor: Ints
-    visit: Bools
-    said: Bools
-    thought: Bools
-    action: Ints
-    key: Words
-    parts: list[Words]
-
-    def split(self, words: Words) -> "Keyed":
-        """The same rows with anchors told apart by one more word."""
-        anchor = np.where(self.anchor < 0, -1, codes(self.anchor, _dense(words)))
-        return replace(self, anchor=anchor)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a rule file makes of a sample.
-
-    Attributes:
-      rows: the anchors.
-      agreement: of the visits whose outcome is known, in row order.
-      at: int64 (v,), the rows of these visits.
-      visits, anchors: sizes.
-      shared: share of the visits on anchors of several rollouts.
-      conflicts: with the next anchor as successor.
-    """
-
-    rows: Keyed
-    agreement: Agreement
-    at: Ints
-    visits: int
-    anchors: int
-    shared: float
-    conflicts: Conflicts
-
-    @property
-    def hits(self) -> float:
-        """Expected number of visits that other rollouts foretell."""
-        return self.agreement.hits
-
-    @property
-    def misses(self) -> float:
-        """Expected number of visits that other rollouts foretell wrongly."""
-        return self.agreement.misses
-
-    @property
-    def wrong_share(self) -> float | None:
-        """Share of the misses, None where other rollouts foretell nothing."""
-        foretold = self.hits + self.misses
-        return self.misses / foretold if foretold else None
 
 
 @dataclass(frozen=True)
@@ -106,8 +39,6 @@ class Sample:
       success: bool (n,), the rollout succeeds with this row.
       columns: other key columns, `column NAME`.
       options: anchor options other than rules.
-      rows: rows of the whole log.
-      position: int64 (n,), row of the log's canonical order.
       prefix: regular expression for what masks cut off the beginning of replies; "" if nothing.
     """
 
@@ -118,8 +49,6 @@ class Sample:
     success: Bools
     columns: pl.DataFrame
     options: AnchorOptions
-    rows: int
-    position: Ints
     prefix: str = ""
     _bases: dict[tuple[Op, ...], Ints] = field(default_factory=dict, repr=False)
 
@@ -152,8 +81,6 @@ class Sample:
             & np.isin(position, r.offsets[1:] - 1, assume_unique=True),
             pl.DataFrame([frame[name].gather(row) for name in columns]),
             _options(log.settings.anchor),
-            len(r.row),
-            position,
         )
 
     @classmethod
@@ -170,8 +97,6 @@ class Sample:
             action=pl.concat([part.action for part in parts]),
             success=np.concatenate([part.success for part in parts]),
             columns=pl.concat([part.columns for part in parts], how="diagonal_relaxed"),
-            rows=sum(part.rows for part in parts),
-            position=np.concatenate([part.position for part in parts]),
             _bases={},
         )
 
@@ -223,7 +148,7 @@ class Sample:
             len(visits),
             len(size),
             float(size[several].sum() / max(len(visits), 1)),
-            _conflicts(rows, self.rollout, visits),
+            visit_conflicts(rows, self.rollout, visits),
         )
 
     def outcome(self, base: Ints) -> Ints:
@@ -237,7 +162,7 @@ class Sample:
                 rules, key=("reply",), no_op=(), missing=(), thought=(), slot=()
             )
             rows = self.rows_under(bare)
-            self._bases[rules.reply] = _dense(rows.key)
+            self._bases[rules.reply] = dense(rows.key)
         return self._bases[rules.reply]
 
     def rows_under(self, rules: RuleFile) -> Keyed:
@@ -257,7 +182,7 @@ class Sample:
         thought = np.zeros(len(anchor), bool)
         if "thought" in columns:
             thought = columns["thought"][0].astype(bool)
-        action = _dense(columns["action_key"][0])
+        action = dense(columns["action_key"][0])
         said = columns["reply_key"][1]
         return Keyed(anchor, done.known & ~thought, said, thought, action, done.key, done.parts)
 
@@ -273,19 +198,3 @@ def _options(anchor: AnchorOptions) -> AnchorOptions:
         preset="",
         merge_similar=0.0,
     )
-
-
-def _dense(words: Words) -> Ints:
-    return dense_ids(np.zeros(len(words), np.int64), words)
-
-
-def _conflicts(rows: Keyed, rollout: Ints, visits: Ints) -> Conflicts:
-    """Conflicts of visits that are followed by another visit."""
-    goes_on = rollout[visits[:-1]] == rollout[visits[1:]]
-    before, after = visits[:-1][goes_on], rows.anchor[visits[1:][goes_on]]
-    pair = codes(rows.anchor[before], rows.action[before])
-    size = np.bincount(pair)
-    first = np.zeros(len(size), np.int64)
-    first[pair[::-1]] = after[::-1]
-    conflict = np.bincount(pair, after != first[pair], len(size)) > 0
-    return Conflicts(int(size[conflict].sum()), int(size[size > 1].sum()))

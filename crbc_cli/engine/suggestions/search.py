@@ -4,20 +4,21 @@ Order: text operations first, since everything reads texts; then rows that are n
 that say nothing; then carried slots, and once these explain what follows, silent replies again.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.anchors.rulefile import Op, RuleFile
+from crbc_cli.anchors.rulefile import RuleFile
 from crbc_cli.engine.suggestions.frames import Frames
-from crbc_cli.engine.suggestions.layout import layouts
-from crbc_cli.engine.suggestions.sample import Sample, Trial
+from crbc_cli.engine.suggestions.ledger import Search
+from crbc_cli.engine.suggestions.sample import Sample
 from crbc_cli.engine.suggestions.silent import (
     EMPTY,
+    Pattern,
     no_op_candidates,
+    plausible,
     situated,
     thoughts,
     worth_inheriting,
@@ -29,9 +30,11 @@ from crbc_cli.engine.suggestions.slots import (
     renamed,
     worth_splitting,
 )
-from crbc_cli.engine.suggestions.volatile import masks
+from crbc_cli.engine.suggestions.text_rules import text_operations, volatile_spans
+from crbc_cli.engine.suggestions.trial import Trial
+from crbc_cli.engine.suggestions.volatile import Mask, masks
 
-__all__ = ["Numbers", "Search", "Suggestion", "suggest"]
+__all__ = ["suggest"]
 
 _ROUNDS = 3
 _MOST_SLOTS = 6
@@ -39,97 +42,17 @@ _MOST_SLOTS = 6
 Words = NDArray[np.uint64]
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """A trial in numbers.
-
-    Attributes:
-      visits, anchors: sizes on the sample.
-      shared: share of the visits on anchors of several rollouts.
-      conflict_rate: see `crbc_cli.process.quality`; None where no pair is visited twice.
-      foretold: expected visits that other rollouts foretell.
-      wrong: expected visits that they foretell wrongly.
-    """
-
-    visits: int
-    anchors: int
-    shared: float
-    conflict_rate: float | None
-    foretold: float
-    wrong: float
-
-    @classmethod
-    def of(cls, trial: Trial) -> "Numbers":
-        return cls(
-            trial.visits,
-            trial.anchors,
-            trial.shared,
-            trial.conflicts.rate,
-            round(trial.hits, 3),
-            round(trial.misses, 3),
-        )
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """One change of the rules.
-
-    Attributes:
-      kind: clock, counter, uuid, whitespace, task, thought, missing, no-op, slot, key, …
-      why: the evidence.
-      change: entries of a rule file; lists of patterns and the key are whole, tables are added.
-      option: the same as a command-line option, "" if there is none.
-      before, after: numbers on the sample.
-    """
-
-    kind: str
-    why: str
-    change: Mapping[str, object]
-    option: str
-    before: Numbers
-    after: Numbers
-
-
-@dataclass
-class Search:
-    """Rules under construction.
-
-    Attributes:
-      sample: what rules are tried on.
-      rules: rules so far.
-      now: their trial.
-      found: what was suggested so far.
-    """
-
-    sample: Sample
-    rules: RuleFile
-    now: Trial
-    found: list[Suggestion]
-
-    def take(
-        self,
-        kind: str,
-        why: str,
-        rules: RuleFile,
-        trial: Trial,
-        change: Mapping[str, object],
-        option: str = "",
-    ) -> None:
-        """Keeps a change."""
-        before, after = Numbers.of(self.now), Numbers.of(trial)
-        self.found.append(Suggestion(kind, why, change, option, before, after))
-        self.rules, self.now = rules, trial
-
-
-def suggest(sample: Sample, rules: RuleFile) -> Search:
+def suggest(sample: Sample, rules: RuleFile, spans: Sequence[Mask] | None = None) -> Search:
     """Rules that a log suggests on top of those it was read with.
 
     Args:
       sample: rows.
       rules: rules to start from.
+      spans: volatile spans under these rules, if they are known already.
     """
     search = Search(sample, rules, sample.trial(rules), [])
-    _text_operations(search)
+    volatile_spans(search, masks(sample, rules) if spans is None else spans)
+    text_operations(search)
     _missing_and_thoughts(search)
     frames = Frames.of(search.sample, ~search.now.rows.thought)
     for _ in range(_ROUNDS):
@@ -141,71 +64,6 @@ def suggest(sample: Sample, rules: RuleFile) -> Search:
     if _place_for_reply(search, frames):
         _slots(search, frames)
     return search
-
-
-def _with_ops(rules: RuleFile, ops: Sequence[Op]) -> RuleFile:
-    return msgspec.structs.replace(rules, reply=(*rules.reply, *ops))
-
-
-def _text_operations(search: Search) -> None:
-    _volatile_spans(search)
-    for _ in range(_ROUNDS):
-        size = len(search.found)
-        for layout in layouts(search.sample, search.rules):
-            rules = _with_ops(search.rules, layout.ops)
-            trial = search.sample.trial(rules)
-            if _worth_merging(search.now, trial):
-                option = f"--normalize {layout.kind}" if layout.kind in _NORMALIZE else ""
-                change = {"reply": list(layout.ops)}
-                search.take(layout.kind, layout.why, rules, trial, change, option)
-                break
-        if len(search.found) == size:
-            break
-
-
-_NORMALIZE = ("nfc", "whitespace", "case")
-
-
-def _volatile_spans(search: Search) -> None:
-    """Masks. Those that are certain are tried together, since one alone joins nothing where a text
-    has two; each that makes no difference to the others is left out."""
-    found = masks(search.sample, search.rules)
-    certain = [mask for mask in found if mask.certain]
-    together = search.sample.trial(_with_ops(search.rules, [m.op for m in certain]))
-    for mask in reversed(certain.copy()):
-        others = [m for m in certain if m is not mask]
-        without = search.sample.trial(_with_ops(search.rules, [m.op for m in others]))
-        if not _joins(without, together):
-            certain, together = others, without
-    for mask in [*certain, *(m for m in found if not m.certain)]:
-        rules = _with_ops(search.rules, [mask.op])
-        trial = search.sample.trial(rules)
-        if mask in certain or (_joins(search.now, trial) and _worth_merging(search.now, trial)):
-            option = f"--mask {_quoted(mask.pattern)}"
-            search.take(mask.kind, mask.why, rules, trial, {"reply": [mask.op]}, option)
-            if mask.pattern.startswith("^"):
-                prefix = mask.pattern.removeprefix(r"^\s*")
-                search.sample = replace(search.sample, prefix=prefix)
-
-
-def _joins(before: Trial, after: Trial) -> bool:
-    """Whether clearly fewer anchors are left."""
-    return after.anchors < before.anchors - max(2, 0.002 * before.anchors)
-
-
-def _worth_merging(before: Trial, after: Trial) -> bool:
-    """Whether other rollouts foretell more visits, and hardly more of them wrongly; or fewer
-    anchors foretell as much."""
-    gained, worse = after.hits - before.hits, after.misses - before.misses
-    if _joins(before, after) and gained >= 0 and worse <= 0:
-        return True
-    rate = before.misses / max(before.hits + before.misses, 1.0)
-    return gained >= max(3.0, 0.002 * before.visits) and worse <= max(2 * rate, 0.1) * gained
-
-
-def _quoted(text: str) -> str:
-    """A shell word."""
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _missing_and_thoughts(search: Search) -> None:
@@ -228,15 +86,32 @@ def _missing_and_thoughts(search: Search) -> None:
 
 
 def _no_ops(search: Search, frames: Frames) -> None:
-    sample = search.sample
-    some = situated(sample, search.now, sample.base(search.rules))
-    for pattern in no_op_candidates(sample, frames, search.rules, search.now):
-        rules = msgspec.structs.replace(search.rules, no_op=(*search.rules.no_op, pattern.pattern))
-        trial = sample.trial(rules)
+    """Silent replies. They come one after the other, so that each is tried beside all others that
+    are plausible on their own, and those go that then do not stand the test."""
+    sample, rules = search.sample, search.rules
+    some = situated(sample, search.now, sample.base(rules))
+
+    def silenced(patterns: Sequence[Pattern]) -> RuleFile:
+        added = (pattern.pattern for pattern in patterns)
+        return msgspec.structs.replace(rules, no_op=(*rules.no_op, *added))
+
+    kept = [
+        pattern
+        for pattern in no_op_candidates(sample, frames, rules, search.now)
+        if plausible(search.now, sample.trial(silenced([pattern])), pattern)
+    ]
+    together = sample.trial(silenced(kept))
+    for pattern in reversed(kept.copy()):
+        others = [other for other in kept if other is not pattern]
+        without = sample.trial(silenced(others))
         silent = sample.observation.str.contains(pattern.pattern).fill_null(False).to_numpy()
-        evidence = np.ones_like(some) if pattern.general else some
-        if worth_inheriting(search.now, trial, silent, evidence, pattern.plain):
-            search.take("no-op", pattern.why, rules, trial, {"no_op": list(rules.no_op)})
+        evidence = silent if pattern.general else silent & some
+        if not worth_inheriting(without, together, evidence, pattern):
+            kept, together = others, without
+    for number, pattern in enumerate(kept, 1):
+        quieter = silenced(kept[:number])
+        change = {"no_op": list(quieter.no_op)}
+        search.take("no-op", pattern.why, quieter, sample.trial(quieter), change)
 
 
 def _slots(search: Search, frames: Frames) -> None:

@@ -16,11 +16,20 @@ from numpy.typing import NDArray
 
 from crbc_cli.anchors.rulefile import RuleFile
 from crbc_cli.engine.suggestions.frames import Frames, command_frame, escaped
-from crbc_cli.engine.suggestions.sample import Sample, Trial
+from crbc_cli.engine.suggestions.sample import Sample
 from crbc_cli.engine.suggestions.slots import REFUSAL
+from crbc_cli.engine.suggestions.trial import Trial
 from crbc_cli.process.agreement import agreement, codes
 
-__all__ = ["EMPTY", "Pattern", "no_op_candidates", "thoughts", "worth_inheriting"]
+__all__ = [
+    "EMPTY",
+    "Pattern",
+    "no_op_candidates",
+    "plausible",
+    "situated",
+    "thoughts",
+    "worth_inheriting",
+]
 
 EMPTY = r"^\s*$"
 
@@ -180,24 +189,32 @@ def _names(command: str, reply: str) -> bool:
     return any(phrase.lower() in reply.lower() for phrase in command_frame(command)[1])
 
 
-def worth_inheriting(
-    before: Trial, after: Trial, silent: Bools, evidence: Bools, plain: bool
-) -> bool:
+def plausible(before: Trial, after: Trial, pattern: Pattern) -> bool:
+    """Whether inheriting lets other rollouts foretell more visits, and no larger a share of them
+    wrongly; where a reply says by itself that nothing happened, whether nothing speaks against it.
+    """
+    gained, worse = after.hits - before.hits, after.misses - before.misses
+    return (gained > 0 or pattern.plain) and worse <= _rate(before) * max(gained, 0.0) + 1
+
+
+def worth_inheriting(before: Trial, after: Trial, evidence: Bools, pattern: Pattern) -> bool:
     """Whether rollouts go on after the reply as they do from the situation before it.
 
     Args:
       before, after: trials without and with the no-op.
-      silent: bool (n,), rows with the reply.
-      evidence: bool (n,), rows that count.
-      plain: the reply says by itself that nothing happened; then it is enough that nothing speaks
-        against it.
+      evidence: bool (n,), rows with the reply that count.
+      pattern: it.
     """
-    at = after.at[silent[after.at] & evidence[after.at]]
+    at = after.at[evidence[after.at]]
     hit, miss = (_per_row(after, name)[at].sum() for name in ("hit", "miss"))
-    gained, worse = after.hits - before.hits, after.misses - before.misses
-    rate = before.misses / max(before.hits + before.misses, 1.0)
-    right = miss <= (hit + miss) * max(rate, 0.1) and worse <= rate * max(gained, 0.0) + 1
-    return bool(right and (plain or (hit + miss >= _LEAST_ROWS and gained > 0)))
+    right = miss <= (hit + miss) * max(_rate(before), 0.1)
+    return bool(
+        plausible(before, after, pattern) and right and (pattern.plain or hit + miss >= _LEAST_ROWS)
+    )
+
+
+def _rate(trial: Trial) -> float:
+    return trial.wrong_share or 0.0
 
 
 def situated(sample: Sample, trial: Trial, base: Ints) -> Bools:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from crbc_cli.anchors.rulefile import RuleFile, Slot, Update
 from crbc_cli.engine.suggestions.frames import Event, Frames, Template
-from crbc_cli.engine.suggestions.sample import Sample, Trial
+from crbc_cli.engine.suggestions.sample import Sample
+from crbc_cli.engine.suggestions.trial import Trial
 from crbc_cli.process.agreement import codes
 
 __all__ = ["HITS_PER_MISS", "REFUSAL", "Candidate", "candidates", "renamed", "worth_splitting"]

@@ -13,11 +13,11 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from crbc_cli.anchors.ops import apply_ops, option_ops
 from crbc_cli.anchors.rulefile import Op, RuleFile
 from crbc_cli.engine.suggestions.frames import escaped
+from crbc_cli.engine.suggestions.runs import LEAST_ROWS, Run
 from crbc_cli.engine.suggestions.sample import Sample
 
 __all__ = ["SPAN", "Mask", "common_beginning", "masks", "reply_texts", "span_kind"]
@@ -45,15 +45,13 @@ _INTRODUCTION = re.compile(r"(?:^|(?<=\s))[(\[{<|]?(?:[^\W\d][\w-]*?[\s:=#-]+){0
 _AFTER = re.compile(r"[^\w\n]{0,3}")
 _CLOSING = re.compile(r"[)\]}>|,;.:]*\s*")
 _OUT_OF = re.compile(r"\s*(?:of|/)\s*\d+[)\]}>|,;.:]*\s*")
-_MOST_ROWS = 6000
+_MOST_ROWS = 4000
 _BEHIND = 60
-_LEAST_ROWS = 10
 _MOST_CONTEXTS = 200
 _NEW = 0.5
 _TIMES = ("timestamp", "date", "clock")
-_NAMED = 0.2
-
-Ints = NDArray[np.int64]
+_PLAIN = ("uuid", "timestamp", "clock")
+"""What is volatile by its form, if no value comes twice."""
 
 
 @dataclass(frozen=True)
@@ -152,16 +150,17 @@ def _judged(
 ) -> Mask | None:
     """The mask for a context if its values run like those of something volatile."""
     values = {text: span.value for text, span in seen}
-    if len(seen) > 1.5 * len(values) or len(set(values.values())) < 3:
+    if len(seen) > 1.5 * len(values) or len(set(values.values())) < 2:
         return None
     table = pl.DataFrame({"text": list(values), "value": list(values.values())})
     value = texts.to_frame("text").join(table, on="text", how="left", maintain_order="left")[
         "value"
     ]
     row = np.flatnonzero(value.is_not_null().to_numpy())
-    if len(row) < _LEAST_ROWS:
+    run = Run.of(sample, row, value)
+    plainly = context[0] in _PLAIN and run.new == 1.0
+    if not plainly and (len(row) < LEAST_ROWS or len(set(values.values())) < 3):
         return None
-    run = _Run.of(sample, row, value)
     kind, certain = _verdict(context, run, values.values())
     pattern = _pattern(context[0], [span for _, span in seen]) if kind else ""
     if not pattern:
@@ -171,7 +170,7 @@ def _judged(
     )
 
 
-def _verdict(context: tuple[str, str, str], run: "_Run", values: Iterable[str]) -> tuple[str, bool]:
+def _verdict(context: tuple[str, str, str], run: Run, values: Iterable[str]) -> tuple[str, bool]:
     """(kind of volatile span, whether that is certain); no kind where it is not volatile."""
     kind, label, _ = context
     if run.named:
@@ -185,65 +184,6 @@ def _verdict(context: tuple[str, str, str], run: "_Run", values: Iterable[str]) 
         return "", False
     moves = run.advances if kind in _TIMES else run.rises
     return (kind, True) if moves or run.new >= _NEW else ("", False)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """How the values of a span run along rollouts.
-
-    Attributes:
-      new: distinct values of a group per row.
-      up, down: shares of steps from row to row that rise and fall.
-      steps: number of such steps.
-      named: commands name the value that the reply then shows.
-    """
-
-    new: float
-    up: float
-    down: float
-    steps: int
-    named: bool
-
-    @classmethod
-    def of(cls, sample: Sample, row: Ints, value: pl.Series) -> "_Run":
-        told = value.gather(row)
-        number = told.str.extract(r"^(-?\d+(?:\.\d+)?)$", 1).cast(pl.Float64)
-        order = number.fill_null(told.rank("dense").cast(pl.Float64)).to_numpy()
-        follows = (np.diff(row) == 1) & (np.diff(sample.rollout[row]) == 0)
-        change = np.diff(order)[follows]
-        after = 1 + np.flatnonzero(follows)
-        words = pl.DataFrame(
-            {"command": sample.action.gather(row[after] - 1), "value": told.gather(after)}
-        )
-        named = words.select(
-            pl.col("command").str.extract_all(r"[\w.:-]+").list.contains(pl.col("value")).mean()
-        ).item()
-        steps = len(change)
-        distinct = pl.DataFrame({"group": sample.group[row], "value": told}).n_unique()
-        return cls(
-            distinct / len(row),
-            float((change > 0).mean()) if steps else 0.0,
-            float((change < 0).mean()) if steps else 0.0,
-            steps,
-            named is not None and named > _NAMED,
-        )
-
-    @property
-    def rises(self) -> bool:
-        """Like a counter of steps."""
-        return self.steps >= _LEAST_ROWS and self.up >= 0.5 and self.down <= 0.02
-
-    @property
-    def advances(self) -> bool:
-        """Like a clock, which may stand still from step to step and may pass midnight."""
-        return self.steps >= _LEAST_ROWS and self.up >= 0.1 and self.down <= 0.05
-
-    @property
-    def told(self) -> str:
-        if self.rises or self.advances:
-            up, down = 100 * self.up, 100 * self.down
-            return f"rises with {up:.0f} % of the steps and falls with {down:.0f} %"
-        return f"{100 * self.new:.0f} % of its values are new"
 
 
 def _look_random(ids: Iterable[str]) -> bool:
