@@ -207,9 +207,13 @@ def test_local_credit_is_a_difference_of_returns(seed: int) -> None:
 def test_coverage_grows_with_depth_up_to_the_group(group: Group) -> None:
     process = group.process
     visitors = [len(set(process.rollout[process.state == s])) for s in range(process.states)]
-    depths = list(coverage_by_depth(process))
-    assert depths[0].tolist() == visitors
-    for before, after in itertools.pairwise(depths):
-        assert (before <= after).all()
-    assert (depths[-1] <= len(set(process.rollout))).all()
-    assert (depths[-1] == reachable_rollouts(process, math.inf)).all()
+    depths = coverage_by_depth(process)
+    states, reach = next(depths)
+    assert states.tolist() == list(range(process.states))
+    assert reach.tolist() == visitors
+    for depth, (widened, wider) in enumerate(depths, 1):
+        assert (reach[widened] <= wider).all()
+        reach[widened] = wider
+        assert (reach == reachable_rollouts(process, depth)).all()
+    assert (reach <= len(set(process.rollout))).all()
+    assert (reach == reachable_rollouts(process, math.inf)).all()

@@ -1,6 +1,7 @@
 """Coverage of a log: how many rollouts' evidence reaches a visit at each closure depth."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ class CoverageReport:
       depths: depths asked for and reached; math.inf is full closure.
       counts: int64 (depths, most + 1), units with exactly j reachable rollouts in column j.
       full: int64 (depths,), units that reach every rollout of their group.
-      paired: int64 (most + 1, most + 1), rows depth 0, columns full closure.
+      paired: (reachable at depth 0, at full closure) -> units, in that order, none left at 0.
       settled: smallest depth at which every unit equals full closure.
       total: eligible units.
       seen: units before the eligibility rule.
@@ -45,7 +46,7 @@ class CoverageReport:
     depths: list[float]
     counts: Ints
     full: Ints
-    paired: Ints
+    paired: dict[tuple[int, int], int]
     settled: int
     total: int
     seen: int
@@ -56,7 +57,7 @@ class CoverageReport:
     @property
     def expanded(self) -> int:
         """Units that reach more rollouts at full closure than at depth 0."""
-        return int(self.paired.sum() - np.trace(self.paired))
+        return sum(units for (local, full), units in self.paired.items() if full > local)
 
     def means(self) -> NDArray[np.float64]:
         """Mean reachable rollouts per depth, float64 (depths,); NaN without units."""
@@ -97,13 +98,8 @@ class CoverageReport:
                 )
             ],
             "paired": [
-                {
-                    "depth_0": int(i),
-                    "closure": int(j),
-                    "count": int(self.paired[i, j]),
-                    "share": share(self.paired[i, j]),
-                }
-                for i, j in zip(*np.nonzero(self.paired), strict=True)
+                {"depth_0": local, "closure": full, "count": units, "share": share(units)}
+                for (local, full), units in self.paired.items()
             ],
         }
 
@@ -156,21 +152,21 @@ def measure_coverage(
         listed.append(math.inf)
     elif last > settled:
         listed += [float(k) for k in range(max(settled + 1, int(first)), int(last) + 1)]
-    most = max((len(t.paired) for t in tallies), default=1)
+    most = max((t.counts.shape[1] for t in tallies), default=1)
     counts, full = np.zeros((len(listed), most), np.int64), np.zeros(len(listed), np.int64)
-    paired = np.zeros((most, most), np.int64)
+    paired: Counter[tuple[int, int]] = Counter()
     for t in tallies:
         at = [int(min(depth, len(t.counts) - 1)) for depth in listed]
-        counts[:, : len(t.paired)] += t.counts[at]
+        counts[:, : t.counts.shape[1]] += t.counts[at]
         full += t.full[at]
-        paired[: len(t.paired), : len(t.paired)] += t.paired
+        paired.update(t.paired)
     return CoverageReport(
         listed,
         counts,
         full,
-        paired,
+        dict(sorted(paired.items())),
         settled,
-        int(paired.sum()),
+        paired.total(),
         sum(t.seen for t in tallies),
         sum((t.conflicts for t in tallies), Conflicts()),
         eligible,
@@ -184,7 +180,7 @@ class _Tally:
 
     counts: Ints
     full: Ints
-    paired: Ints
+    paired: dict[tuple[int, int], int]
     seen: int
     conflicts: Conflicts
 
@@ -192,18 +188,28 @@ class _Tally:
 def _tally(process: EmpiricalProcess, eligible: str, unit: str) -> _Tally:
     weight = process.state_visits if unit == "visits" else np.ones(process.states, np.int64)
     taken = gate(process, "none" if eligible == "all" else eligible)
-    size = _rollouts_of_group(process)[process.state_group[taken]]
-    mine = weight[taken]
-    width = int(size.max(initial=0)) + 1
-    reach = [r[taken] for r in coverage_by_depth(process)]
-    counts = np.stack([_histogram(r, mine, width) for r in reach])
-    full = np.array([int(mine[r == size].sum()) for r in reach])
-    paired = _histogram(reach[0] * width + reach[-1], mine, width * width)
+    size = _rollouts_of_group(process)[process.state_group]
+    mine = np.where(taken, weight, 0)
+    width = int(size[taken].max(initial=0)) + 1
+    steps = coverage_by_depth(process)
+    _, reach = next(steps)
+    local = reach.copy()
+    counts, full = [_units(reach[taken], mine[taken], width)], [int(mine[reach == size].sum())]
+    for states, wider in steps:  # only what changes, so that a long way takes no longer
+        states, wider = states[taken[states]], wider[taken[states]]
+        units, before = mine[states], reach[states]
+        moved = _units(wider, units, width) - _units(before, units, width)
+        counts.append(counts[-1] + moved)
+        full.append(full[-1] + int(units[wider == size[states]].sum()))
+        reach[states] = wider
+    code, at = np.unique(local[taken] * width + reach[taken], return_inverse=True)
+    units = _units(at, mine[taken], len(code))
+    paired = {divmod(int(c), width): int(n) for c, n in zip(code, units, strict=True)}
     conflicts = pair_outcomes(process).conflicts
-    return _Tally(counts, full, paired.reshape(width, width), int(weight.sum()), conflicts)
+    return _Tally(np.stack(counts), np.array(full), paired, int(weight.sum()), conflicts)
 
 
-def _histogram(value: Ints, weight: Ints, width: int) -> Ints:
+def _units(value: Ints, weight: Ints, width: int) -> Ints:
     """Units per value; counts stay below 2^53, so float accumulation is exact."""
     return np.bincount(value, weight, width).astype(np.int64)
 

@@ -100,6 +100,8 @@ class _View:
         self.made = AnchorParts(log)
         process, credit = chunk.process, log.settings.credit
         self.visit_at = {p: visit for visit, p in enumerate(self.position.tolist())}
+        self.visits_of_state = _members(process.state, process.states)
+        self.visits_of_pair = _members(process.pair, process.pairs)
         _, self.pair_visit = np.unique(process.pair, return_index=True)
         self.pairs_of: list[list[int]] = [[] for _ in range(process.states)]
         self.action_index: list[int] = []
@@ -123,7 +125,7 @@ class _View:
     def texts(self, visits: Ints, *positions: int) -> dict[int, Text]:
         """Text of some visits and of the replies that stand for them, by canonical position."""
         shown = [*self.position[visits].tolist(), *positions]
-        shown += [reply for p in shown if (reply := self.made.reply(p)) not in shown]
+        shown = [*dict.fromkeys((*shown, *map(self.made.reply, shown)))]
         row = self.log.rollouts.row
         found = row_texts(self.log, [int(row[p]) for p in shown])
         return {p: found[int(row[p])] for p in shown}
@@ -178,7 +180,7 @@ class _View:
 
     def anchor(self, state: int, texts: dict[int, Text]) -> AnchorFacts:
         process = self.process
-        mine = np.flatnonzero(process.state == state)
+        mine = self.visits_of_state[state]
         first = self.rows[self.position[mine[0]]]
         rollout, step = self.log.rollouts.rollout, self.log.rollouts.step
         return AnchorFacts(
@@ -222,7 +224,8 @@ class _View:
             value = None if self.before is None else float(self.before[successor])
             return Successor(successor, None, count, value)
         process = self.process
-        ends = (process.pair == pair) & (process.successor == successor)
+        visits = self.visits_of_pair[pair]
+        ends = visits[process.successor[visits] == successor]
         worth = None if self.before is None else float(process.exit_value[ends].mean())
         return Successor(None, "success" if successor == SUCCESS else "failure", count, worth)
 
@@ -230,11 +233,22 @@ class _View:
         """Rollouts that visit an anchor which observed transitions lead to."""
         process = self.process
         source, target = process.edges
-        reached = np.arange(process.states) == state
-        while (more := reached[source] & ~reached[target]).any():
-            reached[target[more]] = True
-        seen = self.position[reached[process.state]]
+        first = np.searchsorted(source, np.arange(process.states + 1)).tolist()
+        following = target.tolist()
+        reached, left = {state}, [state]
+        while left:
+            at = left.pop()
+            fresh = set(following[first[at] : first[at + 1]]) - reached
+            reached |= fresh
+            left += fresh
+        seen = self.position[np.isin(process.state, [*reached])]
         return sorted(set(self.log.rollouts.rollout[seen].tolist()))
+
+
+def _members(ids: Ints, count: int) -> list[Ints]:
+    """Positions of each id from 0 to count - 1, in order."""
+    order = np.argsort(ids, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(ids, minlength=count))[:-1])
 
 
 _STEP_NUMBERS = (

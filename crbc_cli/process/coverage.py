@@ -3,12 +3,14 @@
     Reach_K(s) = states at distance at most K from s over observed transitions (s included)
     cover_K(s) = number of distinct rollouts that visit some state of Reach_K(s)
 
-Sets of rollouts are bit words, 64 rollouts at a time; groups with more are done again for the next
-64. Depth-K reach takes K sweeps; full reach contracts chains first, as the closure does.
+Sets of rollouts are bits of words, 64 rollouts in each. They spread against the transitions in
+waves, and a wave goes on from the states that the one before widened. Full reach contracts chains
+first, as the closure does, and takes one word of all states at a time.
 """
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,8 @@ __all__ = ["coverage_by_depth", "reachable_rollouts"]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
+_BLOCK_WORDS = 1 << 22
+
 
 def reachable_rollouts(process: EmpiricalProcess, depth: float = math.inf) -> Ints:
     """Distinct rollouts reachable from each state, int64 (states,).
@@ -29,35 +33,33 @@ def reachable_rollouts(process: EmpiricalProcess, depth: float = math.inf) -> In
       depth: whole number K ≥ 0, or math.inf for everything that can be reached.
     """
     total = np.zeros(process.states, np.int64)
-    for own in _own_words(process):
+    for reach in _own_words(process):
         if depth == math.inf:
-            reach = _full_reach(process, own)
+            reach = _full_reach(process, reach)
         else:
-            reach = own
-            for _ in range(int(depth)):
-                reach = _spread(process, reach)
+            for _ in islice(_waves(reach[:, None], *process.edges), int(depth)):
+                pass
         total += np.bitwise_count(reach)
     return total
 
 
-def coverage_by_depth(process: EmpiricalProcess, most: float = math.inf) -> Iterator[Ints]:
-    """Reachable rollouts per state at depth 0, 1, 2, …, each int64 (states,).
+def coverage_by_depth(process: EmpiricalProcess) -> Iterator[tuple[Ints, Ints]]:
+    """What changes at depth 0, 1, 2, …: (states, distinct rollouts that each of them reaches now).
 
-    Ends after depth `most`, or after the first depth that equals full reach for every state.
+    Both int64 (k,). Depth 0 gives all states; the last depth that gives any equals full reach.
     """
-    words = list(_own_words(process))
-    depth = 0.0
-    while True:
-        yield sum(
-            (np.bitwise_count(w).astype(np.int64) for w in words),
-            np.zeros(process.states, np.int64),
-        )
-        wider = [_spread(process, w) for w in words]
-        done = all(np.array_equal(a, b) for a, b in zip(wider, words, strict=True))
-        depth += 1
-        if done or depth > most:
-            return
-        words = wider
+    words = [*_own_words(process)]
+    reach = np.stack(words, axis=1) if words else np.empty((0, 1), np.uint64)
+    states = np.arange(process.states)
+    yield states, _counted(reach)
+    for widened in _waves(reach, *process.edges):
+        yield widened, _counted(reach[widened])
+
+
+def _counted(reach: Words) -> Ints:
+    """Rollouts in each set: (k, words) -> (k,)."""
+    number: Ints = np.bitwise_count(reach).sum(axis=1, dtype=np.int64)
+    return number
 
 
 def _own_words(process: EmpiricalProcess) -> Iterator[Words]:
@@ -75,24 +77,47 @@ def _own_words(process: EmpiricalProcess) -> Iterator[Words]:
         yield bits
 
 
-def _spread(process: EmpiricalProcess, reach: Words) -> Words:
-    """reach(s) | reach of every successor of s."""
-    source, target = process.edges
-    return _or_along(reach, source, reach[target])
+def _waves(reach: Words, source: Ints, target: Ints) -> Iterator[Ints]:
+    """Widens what each source reaches by what its targets reach, in place, one edge per wave.
+
+    Args:
+      reach: uint64 (states, words).
+      source, target: int64 (edges,), sorted by source.
+    Returns:
+      The states that each wave widened, until there are none.
+    """
+    by_target = np.argsort(target, kind="stable")
+    first = np.searchsorted(target[by_target], np.arange(len(reach) + 1))
+    widened = np.arange(len(reach))
+    while True:
+        number = first[widened + 1] - first[widened]
+        skipped = first[widened] - (np.cumsum(number) - number)
+        edges = np.sort(by_target[np.repeat(skipped, number) + np.arange(number.sum())])
+        wider = [*_wider(reach, source[edges], target[edges])]
+        for states, sets in wider:  # not before all are known: a wave is one step for every state
+            reach[states] = sets
+        widened = np.concatenate([states for states, _ in wider] or [edges])
+        if not len(widened):
+            return
+        yield widened
 
 
-def _or_along(reach: Words, source: Ints, bits: Words) -> Words:
-    """ORs `bits` of each edge into its source; `source` is sorted."""
-    if not len(source):
-        return reach
+def _wider(reach: Words, source: Ints, target: Ints) -> Iterator[tuple[Ints, Words]]:
+    """Sources that reach more than they did and what they reach: blocks of (k,), (k, words)."""
     starts = np.flatnonzero(np.diff(source, prepend=-1))
-    wider = reach.copy()
-    wider[source[starts]] |= np.bitwise_or.reduceat(bits, starts)
-    return wider
+    stops = np.append(starts[1:], len(source))
+    blocks = len(source) * reach.shape[1] // _BLOCK_WORDS + 1
+    for part in np.array_split(np.arange(len(starts)), min(blocks, len(starts)) or 1):
+        if len(part):
+            inside = slice(starts[part[0]], stops[part[-1]])
+            states, begin = source[starts[part]], starts[part] - starts[part[0]]
+            sets = reach[states] | np.bitwise_or.reduceat(reach[target[inside]], begin)
+            grown = (sets != reach[states]).any(axis=1)
+            yield states[grown], sets[grown]
 
 
 def _full_reach(process: EmpiricalProcess, own: Words) -> Words:
-    """Fixed point of `_spread`: chains of single-successor states by doubling, then the rest.
+    """What waves come to in the end: chains of single-successor states by doubling, then the rest.
 
     A cycle of such states has all its rollouts in `along` once 2^rounds exceeds its length.
     """
@@ -107,11 +132,9 @@ def _full_reach(process: EmpiricalProcess, own: Words) -> Words:
         if np.array_equal(further, root):
             break
         root = further
-    branch_source, branch_target = source[~single], target[~single]
-    reach = along
-    while True:
-        wider = _or_along(reach, branch_source, along[branch_target] | reach[root[branch_target]])
-        if np.array_equal(wider, reach):
-            break
-        reach = wider
+    source, target = source[~single], target[~single]
+    reach = along.copy()
+    np.bitwise_or.at(reach, source, along[target])
+    for _ in _waves(reach[:, None], source, root[target]):
+        pass
     return along | reach[root]

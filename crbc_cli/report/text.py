@@ -67,8 +67,7 @@ def coverage_tables(report: "CoverageReport") -> list[Table]:
             percent(share),
             bar(0.0 if math.isnan(share) else share),
         )
-    most = len(report.paired) - 1
-    shown = [j for j in range(1, most + 1) if report.paired[j].any() or report.paired[:, j].any()]
+    shown = sorted({reach for pair in report.paired for reach in pair})
     if len(shown) > 10:
         return [table]
     paired = plain_table(
@@ -78,7 +77,9 @@ def coverage_tables(report: "CoverageReport") -> list[Table]:
         paired.add_row(
             str(i),
             *(
-                f"{100 * report.paired[i, j] / report.total:.1f}" if report.paired[i, j] else "."
+                f"{100 * report.paired[i, j] / report.total:.1f}"
+                if (i, j) in report.paired
+                else "."
                 for j in shown
             ),
         )

@@ -1,0 +1,53 @@
+"""What the commands do, as functions. Inputs are paths, globs, folders, `@lists` or `-`.
+
+Names are imported on first use: a command loads what it needs and nothing else.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crbc_cli.api.comparison import COMPARED, audit, compare
+    from crbc_cli.api.outputs import Annotated, annotate, credit, filter_log
+    from crbc_cli.api.reading import prepared_logs
+    from crbc_cli.api.reports import anchor_report, check, coverage, explain, gate, profile
+
+_HOME = {
+    "COMPARED": "comparison",
+    "Annotated": "outputs",
+    "anchor_report": "reports",
+    "annotate": "outputs",
+    "audit": "comparison",
+    "check": "reports",
+    "compare": "comparison",
+    "coverage": "reports",
+    "credit": "outputs",
+    "explain": "reports",
+    "filter_log": "outputs",
+    "gate": "reports",
+    "prepared_logs": "reading",
+    "profile": "reports",
+}
+
+__all__ = [
+    "COMPARED",
+    "Annotated",
+    "anchor_report",
+    "annotate",
+    "audit",
+    "check",
+    "compare",
+    "coverage",
+    "credit",
+    "explain",
+    "filter_log",
+    "gate",
+    "prepared_logs",
+    "profile",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"crbc_cli.api.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'crbc_cli.api' has no attribute {name!r}")

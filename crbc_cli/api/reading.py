@@ -1,0 +1,31 @@
+"""Logs read and ordered, ready to be merged."""
+
+from collections.abc import Iterator, Sequence
+
+from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.prepare import Prepared
+from crbc_cli.engine.reader import Reader
+from crbc_cli.logs.columns import Field
+from crbc_cli.logs.sources import resolve
+from crbc_cli.notes import Notes
+from crbc_cli.options import Settings
+
+__all__ = ["prepared_logs"]
+
+
+def prepared_logs(
+    inputs: str | Sequence[str],
+    settings: Settings,
+    clock: Clock,
+    notes: Notes,
+    *,
+    lengths: bool = False,
+    extra: Sequence[Field] = (),
+) -> Iterator[Prepared]:
+    """Inputs read and ordered, one at a time unless groups span files.
+
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    reader = Reader.open(resolve(inputs), settings, clock, notes)
+    return reader.logs(lengths=lengths, extra=extra)
