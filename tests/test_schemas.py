@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from conftest import GOLDEN, ROOT, crbc, golden_rows, jsonl
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
+from crbc_cli.anchors.rulefile import preset_names, preset_text
 from crbc_cli.tables import CREDIT_COLUMNS, STEP_COLUMNS
 
 SAMPLES = ROOT / "sample_logs"
@@ -28,7 +30,7 @@ def validator(name: str) -> Draft202012Validator:
     return Draft202012Validator(schema(name))
 
 
-@pytest.mark.parametrize("name", ["step", "credit", "report"])
+@pytest.mark.parametrize("name", ["step", "credit", "report", "rules"])
 def test_published_schema_is_current(name: str) -> None:
     """Write it again with `crbc schema NAME > schemas/NAME.schema.json`."""
     assert (ROOT / "schemas" / f"{name}.schema.json").read_text() == crbc("schema", name).text
@@ -150,3 +152,8 @@ def test_reports_with_known_fields_are_described_whole(reports: dict[str, Any]) 
     for name, report in reports.items():
         if report["report"] != "gate":
             assert set(report) == set(_shape(report)["properties"]), name
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_presets_follow_the_published_rule_schema(name: str) -> None:
+    validator("rules").validate(tomllib.loads(preset_text(name)))

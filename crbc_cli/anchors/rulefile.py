@@ -52,6 +52,7 @@ __all__ = [
     "load_rules",
     "preset_names",
     "preset_text",
+    "rules_schema",
 ]
 
 _PRESETS = Path(__file__).parent / "presets"
@@ -220,6 +221,17 @@ class RuleFile(Struct, forbid_unknown_fields=True, frozen=True):
     def unordered(self) -> frozenset[str]:
         """Log columns of key parts `sorted:NAME`: the order of their lists does not matter."""
         return frozenset(p.split(":", 1)[1] for p in self.key if p.startswith("sorted"))
+
+
+def rules_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a rule file, for editors that check TOML."""
+    schema = msgspec.json.schema(RuleFile)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "crbc-rules-v1",
+        "title": "crbc rule file",
+        **schema,
+    }
 
 
 def preset_names() -> list[str]:

@@ -6,7 +6,7 @@ import typer
 
 from crbc_cli.cli.options import completing, settings_of
 
-SCHEMAS = ("step", "credit", "report")
+SCHEMAS = ("step", "credit", "report", "rules")
 """Published under `schemas/` as `NAME.schema.json`."""
 
 
@@ -23,13 +23,14 @@ def register(app: typer.Typer) -> None:
         table: Annotated[
             str,
             typer.Argument(
-                metavar="step|credit|report",
+                metavar="step|credit|report|rules",
                 help="Which schema.",
                 autocompletion=completing(SCHEMAS),
             ),
         ] = "credit",
     ) -> None:
-        """Print the JSON Schema of the step table, the credit table or the reports."""
+        """Print the JSON Schema of the step table, the credit table, the reports or rule files."""
+        from crbc_cli.anchors.rulefile import rules_schema
         from crbc_cli.cli.console import print_json
         from crbc_cli.errors import OptionError
         from crbc_cli.report.schema import report_schema
@@ -39,7 +40,10 @@ def register(app: typer.Typer) -> None:
             raise OptionError(
                 f"schema {table!r} is not known", todo=f"use one of {', '.join(SCHEMAS)}"
             )
-        print_json(report_schema() if table == "report" else json_schema(table))
+        if table == "rules":
+            print_json(rules_schema())
+        else:
+            print_json(report_schema() if table == "report" else json_schema(table))
 
     @app.command(epilog="Example: crbc config annotate --show-origin")
     def config(

@@ -70,7 +70,9 @@ def solve_values(process: EmpiricalProcess, discount: float, depth: float) -> Va
         return Values(state, _backed_up_pairs(process, state, discount))
     values = local_values(process, discount)
     for _ in range(int(depth)):
-        values = sweep(process, values, discount)
+        before, values = values.state, sweep(process, values, discount)
+        if np.array_equal(before, values.state):  # so does every further backup
+            break
     return values
 
 
