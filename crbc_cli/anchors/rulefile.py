@@ -226,6 +226,10 @@ class RuleFile(Struct, forbid_unknown_fields=True, frozen=True):
 def rules_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a rule file, for editors that check TOML."""
     schema = msgspec.json.schema(RuleFile)
+    schema["$defs"]["RuleFile"]["properties"]["extends"] = {
+        "description": "preset whose rules hold where this file says nothing else",
+        "enum": preset_names(),
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "crbc-rules-v1",
