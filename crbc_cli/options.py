@@ -7,6 +7,7 @@ command line.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -37,20 +38,37 @@ def choices_of(options: type, name: str) -> tuple[str, ...]:
     return next(f.metadata["choices"] for f in fields(options) if f.name == name)
 
 
+LARGEST = 1e100
+"""Largest size of a number that is computed with; squares and sums of such stay finite."""
+
+_MOST = 1_000_000
+"""Largest whole number an option takes: no group is as large, no backup as late."""
+
+
 class _Checked:
-    """Checks each option that has a fixed set of values."""
+    """Checks each option that has a fixed set of values, and that numbers can be computed with."""
 
     def __post_init__(self) -> None:
         for f in fields(self):  # type: ignore[arg-type]
             choices = f.metadata["choices"]
             value = getattr(self, f.name)
+            if isinstance(value, int | float) and f.name != "depth":
+                _refuse_beyond(f.name, value, _MOST if isinstance(value, int) else LARGEST)
             if choices:
                 for one in value if isinstance(value, tuple) else (value,):
                     if one not in choices:
                         raise OptionError(
                             f"{_flag(f.name)} {one!r} is not known",
-                            todo=f"use one of {', '.join(choices)}",
+                            todo=f"use one of {', '.join(filter(None, choices))}",
                         )
+
+
+def _refuse_beyond(name: str, value: float, most: float) -> None:
+    """Raises OptionError for NaN, infinities and numbers too large to compute with."""
+    if math.isnan(value):
+        raise OptionError(f"{_flag(name)} {value} is not a number")
+    if abs(value) > most:
+        raise OptionError(f"{_flag(name)} {value} is beyond {most:,}")
 
 
 def _flag(name: str) -> str:
@@ -121,6 +139,8 @@ class LogOptions(_Checked):
                     f"--map {entry!r} is not CANONICAL=COLUMN",
                     todo="for example --map observation=obs",
                 )
+        for name in ("key", "group_by"):
+            object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
         if self.group_stride < 0:
             raise OptionError("--group-stride must be at least 1")
         if self.group_by and self.group_stride:
@@ -207,6 +227,11 @@ class AnchorOptions(_Checked):
             raise OptionError("--anchor names no column", todo="for example --anchor observation")
         if self.preset and self.rules:
             raise OptionError("--preset and --rules exclude each other", todo="choose one")
+        if not re.fullmatch(r"[\w.:-]*", self.action_tag):
+            raise OptionError(
+                f"--action-tag {self.action_tag!r} is not the name of a tag",
+                todo="for example --action-tag action",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +258,20 @@ class OutcomeOptions(_Checked):
         "Value a rollout ends in: its 0/1 outcome, or a graded column in [0, 1] (extension).",
         metavar="outcome|COL",
     )
+
+    def __post_init__(self) -> None:
+        _Checked.__post_init__(self)
+        if self.expected_group_size < 0:
+            raise OptionError(f"--expected-group-size {self.expected_group_size} is negative")
+        if len(self.success_when) > _LONGEST_RULE:
+            raise OptionError(
+                f"--success-when has {len(self.success_when)} characters, "
+                f"more than {_LONGEST_RULE}",
+                todo='for example "reward >= 1"',
+            )
+
+
+_LONGEST_RULE = 4000  # parsing takes time that grows with its square
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +322,7 @@ class GroupAdvantageOptions(_Checked):
             raise OptionError(f"--ddof {self.ddof} is not 0 or 1")
         if not self.eps >= 0:
             raise OptionError(f"--eps {self.eps} is negative")
-        if not self.success_reward > 0:
+        if self.success_reward < 1 / LARGEST:
             raise OptionError(f"--success-reward {self.success_reward} is not positive")
 
 
@@ -318,9 +357,11 @@ class CreditOptions(_Checked):
         _Checked.__post_init__(self)
         if not 0 <= self.discount <= 1:
             raise OptionError(f"--discount {self.discount} is outside [0, 1]")
-        if self.depth != math.inf and (self.depth < 0 or self.depth != int(self.depth)):
+        if self.depth != math.inf and not (self.depth >= 0 and self.depth == int(self.depth)):
             raise OptionError(f"--depth {self.depth} is not a whole number or inf")
-        if not self.floor > 0:
+        if self.depth != math.inf:
+            _refuse_beyond("depth", self.depth, _MOST)
+        if self.floor < 1 / LARGEST:
             raise OptionError(
                 f"--floor {self.floor} is not positive",
                 todo="use a small number such as 1e-9 to switch it off",
@@ -421,6 +462,7 @@ def parse_depth(text: str) -> float:
         depth = int(text)
     except ValueError:
         depth = -1
+    _refuse_beyond("depth", depth, _MOST)
     if depth < 0:
         raise OptionError(
             f"depth {text!r} is not a whole number or inf",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crbc_cli.errors import ClosureError
+from crbc_cli.process.buckets import Buckets
 from crbc_cli.process.empirical import EmpiricalProcess
 
 __all__ = ["Values", "exact_values", "local_values", "solve_values", "sweep"]
@@ -192,17 +193,18 @@ def _refuse_rewards(process: EmpiricalProcess, closed: Bools) -> None:
 
 def _closed_states(process: EmpiricalProcess) -> Bools:
     """States from which no boundary can be reached; only continued rollouts can make any."""
-    reaches = np.zeros(process.states, bool)
-    reaches[process.state[process.successor < 0]] = True
+    closed = np.ones(process.states, bool)
     last = np.diff(process.rollout, append=-1) != 0
     if not (process.successor[last] >= 0).any():
-        return np.zeros(process.states, bool)
+        return ~closed
     source, target = process.edges
-    while True:
-        found = source[reaches[target] & ~reaches[source]]
-        if not len(found):
-            return ~reaches
-        reaches[found] = True
+    into = Buckets(target, process.states)
+    found = np.unique(process.state[process.successor < 0])
+    while len(found):
+        closed[found] = False
+        before = source[into.of(found)]
+        found = np.unique(before[closed[before]])
+    return closed
 
 
 def _solve_branching(

@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from crbc_cli.process.buckets import Buckets
 from crbc_cli.process.empirical import EmpiricalProcess
 
 __all__ = ["coverage_by_depth", "reachable_rollouts"]
@@ -86,13 +87,10 @@ def _waves(reach: Words, source: Ints, target: Ints) -> Iterator[Ints]:
     Returns:
       The states that each wave widened, until there are none.
     """
-    by_target = np.argsort(target, kind="stable")
-    first = np.searchsorted(target[by_target], np.arange(len(reach) + 1))
+    into = Buckets(target, len(reach))
     widened = np.arange(len(reach))
     while True:
-        number = first[widened + 1] - first[widened]
-        skipped = first[widened] - (np.cumsum(number) - number)
-        edges = np.sort(by_target[np.repeat(skipped, number) + np.arange(number.sum())])
+        edges = np.sort(into.of(widened))
         wider = [*_wider(reach, source[edges], target[edges])]
         for states, sets in wider:  # not before all are known: a wave is one step for every state
             reach[states] = sets

@@ -8,6 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from crbc_cli.process.buckets import Buckets
+
 __all__ = ["FAILURE", "SUCCESS", "EmpiricalProcess", "Visits", "build_process", "renumbered"]
 
 Ints = NDArray[np.int64]
@@ -303,9 +305,15 @@ def _without_dead_ends(state: Ints, is_last: Bools, dropped: Bools) -> Bools:
     all gone takes the transitions into it with it, and so on.
     """
     kept: Bools = ~dropped
-    while True:
-        dead = np.bincount(state[kept], minlength=int(state.max()) + 1) == 0
-        smaller = kept & ~(dead[np.roll(state, -1)] & ~is_last)
-        if np.array_equal(smaller, kept):
-            return kept
-        kept = smaller
+    size = int(state.max()) + 1
+    into = Buckets(np.where(is_last, -1, np.roll(state, -1)), size)
+    left = np.bincount(state[kept], minlength=size)
+    dead = np.flatnonzero(left == 0)
+    while len(dead):
+        gone = into.of(dead)
+        gone = gone[kept[gone]]
+        kept[gone] = False
+        emptied, number = np.unique(state[gone], return_counts=True)
+        left[emptied] -= number
+        dead = emptied[left[emptied] == 0]
+    return kept

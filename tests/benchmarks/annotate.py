@@ -119,7 +119,7 @@ def main() -> None:
                 "start-up",
                 seconds(
                     lambda: subprocess.run(
-                        [sys.executable, "-c", "import crbc_cli.api"], check=True
+                        [sys.executable, "-c", "import crbc_cli.api.outputs"], check=True
                     )
                 ),
             )
