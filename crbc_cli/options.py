@@ -15,6 +15,7 @@ from typing import Any
 from crbc_cli.errors import OptionError
 
 __all__ = [
+    "LARGEST",
     "AnchorOptions",
     "ConventionOptions",
     "CreditOptions",
@@ -25,6 +26,7 @@ __all__ = [
     "choices_of",
     "option_groups",
     "parse_depth",
+    "refuse_beyond",
 ]
 
 
@@ -38,11 +40,10 @@ def choices_of(options: type, name: str) -> tuple[str, ...]:
     return next(f.metadata["choices"] for f in fields(options) if f.name == name)
 
 
-LARGEST = 1e100
-"""Largest size of a number that is computed with; squares and sums of such stay finite."""
+LARGEST = 1e60
+"""Largest size of a number that is computed with: squares, quotients and sums stay finite."""
 
-_MOST = 1_000_000
-"""Largest whole number an option takes: no group is as large, no backup as late."""
+_MOST = 1_000_000  # largest whole number: no group is as large, no backup as late
 
 
 class _Checked:
@@ -53,7 +54,7 @@ class _Checked:
             choices = f.metadata["choices"]
             value = getattr(self, f.name)
             if isinstance(value, int | float) and f.name != "depth":
-                _refuse_beyond(f.name, value, _MOST if isinstance(value, int) else LARGEST)
+                refuse_beyond(_flag(f.name), value)
             if choices:
                 for one in value if isinstance(value, tuple) else (value,):
                     if one not in choices:
@@ -63,12 +64,13 @@ class _Checked:
                         )
 
 
-def _refuse_beyond(name: str, value: float, most: float) -> None:
+def refuse_beyond(name: str, value: float) -> None:
     """Raises OptionError for NaN, infinities and numbers too large to compute with."""
+    most = _MOST if isinstance(value, int) else LARGEST
     if math.isnan(value):
-        raise OptionError(f"{_flag(name)} {value} is not a number")
+        raise OptionError(f"{name} {value} is not a number")
     if abs(value) > most:
-        raise OptionError(f"{_flag(name)} {value} is beyond {most:,}")
+        raise OptionError(f"{name} {value} is beyond {most:,}")
 
 
 def _flag(name: str) -> str:
@@ -360,7 +362,7 @@ class CreditOptions(_Checked):
         if self.depth != math.inf and not (self.depth >= 0 and self.depth == int(self.depth)):
             raise OptionError(f"--depth {self.depth} is not a whole number or inf")
         if self.depth != math.inf:
-            _refuse_beyond("depth", self.depth, _MOST)
+            refuse_beyond("--depth", int(self.depth))
         if self.floor < 1 / LARGEST:
             raise OptionError(
                 f"--floor {self.floor} is not positive",
@@ -462,7 +464,7 @@ def parse_depth(text: str) -> float:
         depth = int(text)
     except ValueError:
         depth = -1
-    _refuse_beyond("depth", depth, _MOST)
+    refuse_beyond("--depth", depth)
     if depth < 0:
         raise OptionError(
             f"depth {text!r} is not a whole number or inf",

@@ -9,13 +9,15 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
-from crbc_cli.errors import ColumnError, IdentityError, OutcomeError
+from crbc_cli.errors import ColumnError, IdentityError, OptionError, OutcomeError
+from crbc_cli.options import LARGEST
 
 __all__ = [
     "Field",
     "ValueKind",
     "conform",
     "from_values",
+    "holds_bytes",
     "member_at",
     "refuse_null",
     "resolve_column",
@@ -24,6 +26,8 @@ __all__ = [
 ReadRole = Literal["id", "integer", "flag", "number", "value", "scalar", "label"]
 ValueKind = Literal["text", "json", "native"]
 """How a value column is held: strings; JSON text, one document per row; a Parquet type."""
+
+_DEEPEST = 100  # members inside one another that a dotted path may name
 
 Where = Callable[[int], str]
 """Row index inside a batch -> place for a message, `file:line` or `file row n`."""
@@ -47,6 +51,10 @@ class Field:
     role: ReadRole
     required: bool = False
     lenient: bool = False
+
+    def __post_init__(self) -> None:
+        if self.column.count(".") > _DEEPEST:
+            raise OptionError(f"column {self.column[:40]}… has more than {_DEEPEST} dots")
 
     @property
     def label(self) -> str:
@@ -160,7 +168,8 @@ def conform(series: pl.Series, field: Field, where: Where) -> pl.Series:
     """A column cast to its role's dtype.
 
     id keeps String or its integer dtype; integer gives Int64; flag gives Boolean; number gives
-    Float64 with NaN and infinities as null; scalar is kept; label is kept, nested ones as JSON.
+    Float64 with NaN and infinities as null, not beyond LARGEST; scalar is kept; label is kept,
+    nested ones as JSON.
 
     Raises:
       ColumnError, IdentityError, OutcomeError: naming the first row that does not fit.
@@ -180,7 +189,15 @@ def conform(series: pl.Series, field: Field, where: Where) -> pl.Series:
             if not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
                 raise _wrong_type(series, field, "numbers", where)
             numbers = series.cast(pl.Float64)
-            return numbers.set(~numbers.is_finite(), None)
+            numbers = numbers.set(~numbers.is_finite(), None)
+            large = (numbers.abs() > LARGEST).fill_null(False).arg_true()
+            if len(large):
+                raise ColumnError(
+                    f"column {field.column} is {series[large[0]]}, beyond {LARGEST}",
+                    where(large[0]),
+                    "rescale the column",
+                )
+            return numbers
         case "scalar":
             if series.dtype.is_nested() or series.dtype == pl.Binary:
                 raise _wrong_type(series, field, "strings, numbers or booleans", where)
@@ -188,11 +205,19 @@ def conform(series: pl.Series, field: Field, where: Where) -> pl.Series:
         case "label":
             if field.required:
                 refuse_null(series, field, where)
-            if series.dtype == pl.Binary:
+            if series.dtype == pl.Duration or holds_bytes(series.dtype):
                 raise _wrong_type(series, field, "text, numbers or nested values", where)
             return _nested_as_json(series) if series.dtype.is_nested() else series
         case _:
             return series
+
+
+def holds_bytes(dtype: Any) -> bool:
+    """Whether values of a polars type hold bytes that need not be text, at any depth."""
+    if isinstance(dtype, pl.Struct):
+        return any(holds_bytes(field.dtype) for field in dtype.fields)
+    inner = getattr(dtype, "inner", None)
+    return dtype == pl.Binary or (inner is not None and holds_bytes(inner))
 
 
 def _nested_as_json(series: pl.Series) -> pl.Series:

@@ -1,15 +1,20 @@
 """A frame that is already tabular (Parquet scan, Arrow table) -> a batch of asked-for fields."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import polars as pl
+import polars.selectors as cs
 
 from crbc_cli.logs.batch import Batch
 from crbc_cli.logs.columns import INDEX, Field, ValueKind, from_values, member_at, resolve_column
 
 __all__ = ["select_fields"]
+
+_PATTERN = re.compile(r"\*|\^.*\$", re.DOTALL)
+"""Names of struct members that polars takes for several names."""
 
 
 def select_fields(
@@ -28,7 +33,7 @@ def select_fields(
         if found is None:
             continue
         head, path = found
-        expression, dtype, path = _inside_structs(pl.col(head), schema[head], path)
+        expression, dtype, path = _inside_structs(cs.by_name(head), schema[head], path)
         if path and dtype != pl.String:
             continue
         kind: ValueKind = "native"
@@ -68,7 +73,7 @@ def _inside_structs(
             continue
         members = {f.name: f.dtype for f in dtype.fields}
         found = resolve_column(".".join(path), members)
-        if found is None:
+        if found is None or _PATTERN.fullmatch(found[0]):
             break
         name, path = found
         column, dtype = column.struct.field(name), members[name]

@@ -15,6 +15,7 @@ from typing import IO, Any, Literal
 import polars as pl
 
 from crbc_cli.errors import OptionError, OutputError
+from crbc_cli.logs.columns import holds_bytes
 
 __all__ = ["METADATA_KEY", "Format", "Target", "write_lines", "write_table"]
 
@@ -216,20 +217,13 @@ def _refuse_types(schema: Mapping[str, Any], target: Target) -> None:
         if target.format == "csv":
             fits = not dtype.is_nested() and dtype not in (pl.Binary, pl.Duration)
         else:
-            fits = target.format != "jsonl" or not _holds_bytes(dtype)
+            fits = target.format != "jsonl" or not holds_bytes(dtype)
         if not fits:
             raise OutputError(
                 f"column {name} has type {dtype}, which {target.format} cannot hold",
                 target.place,
                 "use --to parquet or arrow",
             )
-
-
-def _holds_bytes(dtype: Any) -> bool:
-    if isinstance(dtype, pl.Struct):
-        return any(_holds_bytes(field.dtype) for field in dtype.fields)
-    inner = getattr(dtype, "inner", None)
-    return dtype == pl.Binary or (inner is not None and _holds_bytes(inner))
 
 
 def write_lines(lines: Iterable[bytes], target: Target, metadata: Mapping[str, Any]) -> None:

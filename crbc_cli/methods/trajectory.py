@@ -65,8 +65,9 @@ def group_advantage(episodes: Episodes, options: GroupAdvantageOptions) -> Float
     if options.estimator == "grpo":
         squares = np.bincount(voting, (values - mean[voting]) ** 2, groups)
         std = np.sqrt(squares / np.maximum(number - options.ddof, 1))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            centred = np.where(differ[row_group], centred / (std + options.eps)[row_group], 0.0)
+        # Differences below 1e-162 have squares that are 0; without eps they would be infinite.
+        divisor = np.where(differ, std + options.eps, 0.0)[row_group]
+        centred = np.divide(centred, divisor, np.zeros_like(centred), where=divisor > 0)
     elif options.estimator == "rloo":
         centred = centred * (number / np.maximum(number - 1, 1))[row_group]
 

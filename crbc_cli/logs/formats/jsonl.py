@@ -8,6 +8,7 @@ is not one JSON object in UTF-8 is an error.
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -25,6 +26,7 @@ __all__ = ["LineReport", "decode_lines", "read"]
 
 _BLOCK_BYTES = 4 << 20
 _BOM = b"\xef\xbb\xbf"
+_UNNAMEABLE = re.compile(r'[\\"\x00-\x1f]')
 _SURROGATES = str.maketrans(dict.fromkeys(range(55296, 57344), "�"))
 
 
@@ -216,7 +218,10 @@ def _finite(value: Any) -> Any:
 
 
 class _RowDecoder:
-    """A msgspec type that builds just the needed members, and columns from its rows."""
+    """A msgspec type that builds just the needed members, and columns from its rows.
+
+    Rows are built whole where a needed member has a name that msgspec cannot give a field.
+    """
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = fields
@@ -225,6 +230,9 @@ class _RowDecoder:
             for column in _heads(f.column):
                 members.setdefault(column, f"m{len(members)}")
         self._members = members
+        self.type: Any = dict[str, Any]
+        if any(map(_UNNAMEABLE.search, members)):
+            return
         self.type = msgspec.defstruct(
             "Row",
             [
@@ -265,14 +273,20 @@ class _RowDecoder:
     def _values(self, rows: list[Any], column: str) -> list[Any]:
         """The longest member name that a row has wins; the rest of the path goes into its value."""
         parts = column.split(".")
-        values = [getattr(row, self._members[column]) for row in rows]
+        values = self._members_of(rows, column)
         for length in range(len(parts) - 1, 0, -1):
-            head = self._members[".".join(parts[:length])]
+            heads = self._members_of(rows, ".".join(parts[:length]))
             values = [
-                member_at(getattr(row, head), parts[length:]) if value is msgspec.UNSET else value
-                for row, value in zip(rows, values, strict=True)
+                member_at(head, parts[length:]) if value is msgspec.UNSET else value
+                for head, value in zip(heads, values, strict=True)
             ]
         return values
+
+    def _members_of(self, rows: list[Any], name: str) -> list[Any]:
+        if self.type == dict[str, Any]:
+            return [row.get(name, msgspec.UNSET) for row in rows]
+        attribute = self._members[name]
+        return [getattr(row, attribute) for row in rows]
 
 
 def _heads(column: str) -> list[str]:
