@@ -325,7 +325,7 @@ class GroupAdvantageOptions(_Checked):
         if not self.eps >= 0:
             raise OptionError(f"--eps {self.eps} is negative")
         if self.success_reward < 1 / LARGEST:
-            raise OptionError(f"--success-reward {self.success_reward} is not positive")
+            raise OptionError(f"--success-reward {self.success_reward} is below {1 / LARGEST}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +365,7 @@ class CreditOptions(_Checked):
             refuse_beyond("--depth", int(self.depth))
         if self.floor < 1 / LARGEST:
             raise OptionError(
-                f"--floor {self.floor} is not positive",
+                f"--floor {self.floor} is below {1 / LARGEST}",
                 todo="use a small number such as 1e-9 to switch it off",
             )
 

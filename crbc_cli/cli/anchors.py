@@ -96,14 +96,14 @@ def register(app: typer.Typer) -> None:
             return
         notes, clock = Notes(), Clock()
         with clock("import"):
-            from crbc_cli import api
+            from crbc_cli.api import anchor_report as work
             from crbc_cli.logs.write import Target
             from crbc_cli.report.anchors import Verbatim, anchor_parts
 
         target = None if suggest_rules is None else Target(suggest_rules, "toml", force)
         if target is not None:
             target.check()
-        report = api.anchor_report(
+        report = work(
             run.logs,
             group=group,
             state=state,

@@ -115,9 +115,9 @@ def register(app: typer.Typer) -> None:
 
         clock = Clock()
         with clock("import"):
-            from crbc_cli import api
+            from crbc_cli.api import annotate as work
 
-        done = api.annotate(
+        done = work(
             run.logs,
             output,
             to=to,

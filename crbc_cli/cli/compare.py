@@ -158,11 +158,12 @@ def register(app: typer.Typer) -> None:
             return
         notes, clock = Notes(), Clock()
         with clock("import"):
-            from crbc_cli import api
+            from crbc_cli.api import COMPARED
+            from crbc_cli.api import compare as work
         logs, swept = _split(run.logs, sweep or [])
-        report = api.compare(
+        report = work(
             logs,
-            methods or api.COMPARED,
+            methods or COMPARED,
             sweep=swept,
             score=score,
             settings=run.settings,
@@ -197,8 +198,8 @@ def _audit(
 
     notes, clock = Notes(), Clock()
     with clock("import"):
-        from crbc_cli import api
-    done = api.audit(
+        from crbc_cli.api import audit as work
+    done = work(
         run.logs,
         column,
         method=methods,

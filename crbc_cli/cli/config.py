@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,18 @@ __all__ = ["as_toml", "defaults_by_command", "effective_options", "find_config",
 def find_config(start: Path) -> Path | None:
     """The nearest `crbc.toml`, or `pyproject.toml` with a `[tool.crbc]` table, upwards."""
     for folder in (start, *start.parents):
-        if (folder / "crbc.toml").is_file():
-            return folder / "crbc.toml"
-        project = folder / "pyproject.toml"
-        if project.is_file() and "[tool.crbc" in project.read_text("utf-8", errors="replace"):
-            return project
+        with suppress(OSError):  # what this user may not read is not theirs
+            if (folder / "crbc.toml").is_file():
+                return folder / "crbc.toml"
+            project = folder / "pyproject.toml"
+            if project.is_file() and "[tool.crbc" in project.read_text("utf-8", errors="replace"):
+                return project
+    return None
+
+
+def _nearest_config() -> Path | None:
+    with suppress(FileNotFoundError):  # the working directory was removed
+        return find_config(Path.cwd())
     return None
 
 
@@ -50,7 +58,7 @@ def defaults_by_command(
     Raises:
       OptionError: a key that no command has.
     """
-    path = Path(config) if config else find_config(Path.cwd())
+    path = Path(config) if config else _nearest_config()
     if path is None:
         return {}
     values = read_config(path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["console", "finish", "print_csv", "print_json", "show", "tell", "tell_notes"]
 
 _WIDTH = 80
+_NARROWEST = 40  # rich fails where a table's columns have no room at all
 
 
 def _color() -> bool | None:
@@ -35,7 +37,10 @@ def console(to_stderr: bool = False) -> "Console":
 
     stream = sys.stderr if to_stderr else sys.stdout
     color = _color()
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else _WIDTH
+    columns = os.environ.get("COLUMNS", "")
+    width = None if stream.isatty() else _WIDTH
+    if re.fullmatch(r"[1-9][0-9]{0,5}", columns):
+        width = max(int(columns), _NARROWEST)
     return Console(
         file=stream,
         force_terminal=color,

@@ -54,8 +54,8 @@ def register(app: typer.Typer) -> None:
 
         notes, clock = Notes(), Clock()
         with clock("import"):
-            from crbc_cli import api
-        report = api.coverage(
+            from crbc_cli.api import coverage as work
+        report = work(
             run.logs,
             depths=parse_depths(depth),
             eligible=eligible,

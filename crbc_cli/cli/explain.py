@@ -46,9 +46,9 @@ def register(app: typer.Typer) -> None:
 
         notes, clock = Notes(), Clock()
         with clock("import"):
-            from crbc_cli import api
+            from crbc_cli.api import explain as work
             from crbc_cli.report.explain import explanation_report, explanation_to_dict
-        found = api.explain(
+        found = work(
             run.logs,
             group,
             step=step,

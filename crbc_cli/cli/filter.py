@@ -69,8 +69,8 @@ def register(app: typer.Typer) -> None:
 
         notes, clock = Notes(), Clock()
         with clock("import"):
-            from crbc_cli import api
-        done = api.filter_log(
+            from crbc_cli.api import filter_log as work
+        done = work(
             run.logs,
             output,
             drop=_names(drop_rows),

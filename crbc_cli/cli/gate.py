@@ -140,8 +140,8 @@ def register(app: typer.Typer) -> None:
 
         notes, clock = Notes(), Clock()
         with clock("import"):
-            from crbc_cli import api
-        report = api.gate(
+            from crbc_cli.api import gate as work
+        report = work(
             run.logs,
             features=features,
             at=_steps(at),

@@ -2,9 +2,11 @@
 
 import io
 import os
+import signal
 import sys
 import traceback
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
 from typing import Annotated, Any
 
 import typer
@@ -102,13 +104,25 @@ def main() -> None:
     """Runs the program and ends the process.
 
     Exit codes: 0 fine, 1 findings or warnings under --strict, 2 cannot run, 130 interrupted,
-    141 the reader of a pipe went away.
+    141 the reader of a pipe went away, 128 + N ended by signal N.
     """
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
+            signal.signal(number, _leave)
     sys.exit(_run())
+
+
+def _leave(number: int, frame: object) -> None:
+    """Ends the program as an error would, so that no temporary file is left."""
+    del frame
+    raise SystemExit(128 + number)
 
 
 def _run() -> int:
     _mend_streams()
+    odd = next(filter(_is_undecodable, (*sys.argv[1:], *_own_environment())), None)
+    if odd is not None:
+        return _fail(f"{odd!r} is not UTF-8; rename what it names, or use a UTF-8 locale")
     try:
         if not (sys.argv[1:] or "_CRBC_COMPLETE" in os.environ):
             with redirect_stdout(sys.stderr):
@@ -145,6 +159,15 @@ def _run() -> int:
         return _fail("internal error in the table engine; run again with --debug and report it")
 
 
+def _own_environment() -> Iterator[str]:
+    return (value for name, value in os.environ.items() if name.startswith("CRBC_"))
+
+
+def _is_undecodable(text: str) -> bool:
+    """Whether Python had to keep bytes that are not text in this locale's encoding."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _mend_streams() -> None:
     """A stream that the caller closed (`>&-`) is empty; what stdout cannot encode is escaped."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -168,7 +191,8 @@ def _usage(error: Any) -> int:
 
 
 def _fail(message: str) -> int:
-    if os.environ.get("CRBC_DEBUG"):
-        traceback.print_exc()
-    print(f"crbc: error: {' '.join(message.split())}", file=sys.stderr)
+    with suppress(OSError):  # nobody listens
+        if os.environ.get("CRBC_DEBUG", "").lower() in ("1", "true", "t", "yes", "y", "on"):
+            traceback.print_exc()
+        print(f"crbc: error: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return 2

@@ -33,10 +33,8 @@ def register(app: typer.Typer) -> None:
 
         clock, notes = Clock(), Notes()
         with clock("import"):
-            from crbc_cli import api
-        report = api.profile(
-            run.logs, timings=timings, settings=run.settings, clock=clock, notes=notes
-        )
+            from crbc_cli.api import profile as work
+        report = work(run.logs, timings=timings, settings=run.settings, clock=clock, notes=notes)
         if json:
             print_json(report.to_dict() | {"options": run.settings.echo()})
         else:

@@ -30,7 +30,7 @@ __all__ = ["Loaded", "load", "needed_fields", "rules_for", "sample_texts", "with
 _ROLES = {column.name: column.role for column in STEP_COLUMNS}
 _OVER_ROWS = re.compile(
     r"\b(sum|min|max|avg|mean|median|mode|count|first|last|std\w*|var\w*|quantile\w*|corr|covar\w*"
-    r"|rank|row_number|lag|lead|array_agg|string_agg|listagg)\s*\(",
+    r"|rank|row_number|lag|lead|array_agg|string_agg|listagg)[\"`]?\s*\(",
     re.IGNORECASE,
 )
 

@@ -1,6 +1,7 @@
 """Finding the one group and the one step a user named."""
 
 import difflib
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -123,7 +124,7 @@ def find_step(log: Prepared, step: str, file: str | None) -> int:
       OptionError: no such rollout or step, or several.
     """
     name, colon, number = step.rpartition(":")
-    if not (colon and name and number.strip().lstrip("-").isdigit()):
+    if not (colon and re.fullmatch(r"\s*-?[0-9]{1,20}\s*", number)):
         raise OptionError(
             f"--step {step!r} is not ROLLOUT:STEP", todo="for example --step 3:0 or --step t0:12"
         )

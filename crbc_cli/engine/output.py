@@ -1,10 +1,12 @@
 """Where credit goes: one table beside each input, one for all, or a pipe; alone or with the log."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from crbc_cli.engine.load import within_64_bits
@@ -13,7 +15,7 @@ from crbc_cli.logs.passthrough import as_frame, raw_lines
 from crbc_cli.logs.sources import Source
 from crbc_cli.logs.write import Target, write_lines, write_table
 
-__all__ = ["OutputPlan", "plan_outputs", "with_log_columns", "write_output"]
+__all__ = ["OutputPlan", "plan_outputs", "write_output"]
 
 _IDENTITY = ("source_file", "source_row", "group_id", "rollout_id", "step")
 _SUFFIXES = (".gz", ".zst", ".parquet", ".jsonl", ".ndjson")
@@ -68,7 +70,7 @@ def plan_outputs(
             )
             for s in sources
         ]
-    inputs = {Path(s.name).resolve() for s in sources if s.name != "-"}
+    inputs = {os.path.realpath(s.name) for s in sources if s.name != "-"}
     taken: dict[str, OutputPlan] = {}
     for plan in plans:
         name = plan.target.name
@@ -79,7 +81,7 @@ def plan_outputs(
                 name,
                 "write them into one file with -o FILE",
             )
-        if name != "-" and Path(name).resolve() in inputs:
+        if name != "-" and os.path.realpath(name) in inputs:
             raise OutputError("is an input", name, "name another output")
     for plan in plans:
         plan.target.check()
@@ -125,19 +127,22 @@ def write_output(
         write_lines(lines, plan.target, metadata)
         return
     joined = [
-        with_log_columns(as_frame(source, skip_bad_lines), table, source.name)
+        _with_log_columns(as_frame(source, skip_bad_lines), table, source)
         for source, table in zip(plan.sources, tables, strict=True)
     ]
     write_table(_one_schema(joined, plan), plan.target, metadata)
 
 
-def with_log_columns(log: pl.DataFrame, table: pl.DataFrame, name: str) -> pl.DataFrame:
+def _with_log_columns(log: pl.DataFrame, table: pl.DataFrame, source: Source) -> pl.DataFrame:
     """The log's columns unchanged, then the credit columns.
 
     Raises:
       OutputError: both have a column of one name.
+      InputError: the log has another number of rows by now.
     """
-    added = table.select(_added(table, log.columns, name))
+    if log.height != table.height:
+        raise source.changed()
+    added = table.select(_added(table, log.columns, source.name))
     return pl.concat([log, added], how="horizontal")
 
 
@@ -159,10 +164,13 @@ def _spliced_lines(
     """Each logged line with the credit members appended inside its object."""
     for source, table in zip(sources, tables, strict=True):
         added = table.select(_added(table, [], source.name))
-        names = [f'"{c}"'.encode() for c in added.columns]
+        names = [msgspec.json.encode(c) for c in added.columns]
         start = 0
         block: list[bytes] = []
+        number = -1
         for number, line in enumerate(raw_lines(source, skip_bad_lines)):
+            if number >= added.height:
+                raise source.changed()
             if number - start >= len(block):
                 start = number
                 block = added.slice(start, 1 << 14).write_ndjson().encode().splitlines()
@@ -170,11 +178,11 @@ def _spliced_lines(
                 _refuse_clash(line, added.columns, source, number)
             body = line[:-1]
             yield body + (b"," if len(body) > 1 else b"") + block[number - start][1:]
+        if number + 1 != added.height:
+            raise source.changed()
 
 
 def _refuse_clash(line: bytes, added: Sequence[str], source: Source, row: int) -> None:
-    import msgspec
-
     clash = sorted(set(msgspec.json.decode(line, type=dict[str, msgspec.Raw])) & set(added))
     if clash:
         raise OutputError(

@@ -132,7 +132,7 @@ def _mixed_types(field: Field, values: Sequence[Any], where: Where) -> ColumnErr
         return ColumnError(
             f"column {field.column} is {_JSON_NAMES[first]}",
             where(filled[0]),
-            f"name a member of it, for example {field.column}.MEMBER",
+            _member_hint(field),
         )
     return ColumnError(
         f"column {field.column} is {_JSON_NAMES[type(values[odd])]} here "
@@ -140,6 +140,12 @@ def _mixed_types(field: Field, values: Sequence[Any], where: Where) -> ColumnErr
         where(odd),
         "write one type per column",
     )
+
+
+def _member_hint(field: Field) -> str:
+    quoted = field.name.startswith("rule:")  # unquoted, SQL takes what follows the dot for its own
+    member = f'"{field.column}.MEMBER"' if quoted else f"{field.column}.MEMBER"
+    return f"name a member of it, for example {member}"
 
 
 _JSON_NAMES: dict[type, str] = {

@@ -47,6 +47,8 @@ def fetch_text(
                 name: _text(row.get(name), batch.kinds.get(name) == "native") for name in columns
             }
             found[row[_ROW]] = texts
+    if len(found) < len(wanted):
+        raise source.changed()
     return found
 
 

@@ -54,7 +54,10 @@ def _column(name: str, texts: list[bytes | None]) -> pl.Series:
     else:
         return _raw_text(name, texts)
     decode = msgspec.json.Decoder(plain | None).decode
-    values = [None if text is None else decode(text) for text in texts]
+    try:
+        values = [None if text is None else decode(text) for text in texts]
+    except msgspec.DecodeError:  # a number beyond the range of its type
+        return _raw_text(name, texts)
     if plain is int and any(v is not None and not -(2**63) <= v < 2**63 for v in values):
         return _raw_text(name, texts)
     return pl.Series(name, values, dtype=_DTYPES[plain])

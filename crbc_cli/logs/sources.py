@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -41,6 +41,7 @@ _FOREIGN = {
     b"BZh": "bzip2 data; use gzip or zstd",
     b"\xfd7zXZ": "xz data; use gzip or zstd",
     b"PK\x03\x04": "a zip archive; name the files in it",
+    b"PARE": "an encrypted Parquet file; decrypt it first",
     b"ARROW1": "an Arrow file; write it as Parquet",
     b"\xff\xff\xff\xff": "an Arrow stream; write it as Parquet",
     b"\xff\xfe": "UTF-16 text; write it as UTF-8",
@@ -93,6 +94,10 @@ class Source:
         """Place of a source row, for messages."""
         return f"{self.name}:{row + 1}" if self.container == "jsonl" else f"{self.name} row {row}"
 
+    def changed(self) -> InputError:
+        """The error for rows that are not those of the first reading."""
+        return InputError("changed while it was read", self.name, "run again when it is complete")
+
     def digest(self) -> str:
         """XXH3-128 of the bytes as given, 32 hex digits: identifies this input in metadata."""
         import xxhash
@@ -121,8 +126,20 @@ def resolve(inputs: str | Sequence[str], stdin: IO[bytes] | None = None) -> list
             raise OptionError("no log given", todo="name a file, a directory or pipe one in")
         inputs = ["-"]
     names = list(_expand([inputs] if isinstance(inputs, str) else inputs))
+    _refuse_undecodable(names)
     _refuse_repeats(names)
     return [_stdin_source(stdin) if name == "-" else _file_source(name) for name in names]
+
+
+def _refuse_undecodable(names: Sequence[str]) -> None:
+    """Names stand in outputs and messages, so they must be text."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                "its name is not UTF-8", name, "rename it, or pipe its content in"
+            ) from error
 
 
 def _refuse_repeats(names: Sequence[str]) -> None:
@@ -144,12 +161,14 @@ def _expand(inputs: Iterable[str], lists: tuple[str, ...] = ()) -> Iterable[str]
         path = Path(item)
         if item == "-":
             yield item
+        elif not item:
+            raise InputError("an input has an empty name", todo="name a file, a folder or -")
         elif item.startswith("@") and not path.exists():
             if item in lists:
                 raise InputError("list of inputs names itself", item[1:])
             yield from _expand(_read_list(item[1:]), (*lists, item))
         elif path.is_dir():
-            found = sorted((str(p) for p in path.rglob("*") if _is_log(p, path)), key=natural_key)
+            found = sorted(_logs_below(path), key=natural_key)
             if not found:
                 raise InputError("holds no .parquet or .jsonl file", item)
             yield from found
@@ -171,11 +190,21 @@ def _expand(inputs: Iterable[str], lists: tuple[str, ...] = ()) -> Iterable[str]
             raise InputError("no such file or directory", item)
 
 
-def _is_log(path: Path, folder: Path) -> bool:
-    """What a folder is searched for: log files, in no hidden folder."""
-    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    named = path.name.endswith(_LOG_SUFFIXES) and not _is_own_output(path)
-    return named and not hidden and path.is_file()
+def _logs_below(folder: Path) -> Iterator[str]:
+    """Log files of a folder and of those inside it, hidden ones left out.
+
+    Raises:
+      InputError: a folder cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"cannot be listed ({error.strerror})", str(error.filename)) from error
+
+    for where, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(where, name) for name in files):
+            if path.name.endswith(_LOG_SUFFIXES) and not _is_own_output(path) and path.is_file():
+                yield str(path)
 
 
 def _is_own_output(path: Path) -> bool:
@@ -231,8 +260,11 @@ def _from_head(name: str, path: Path, head: bytes) -> Source:
         return Source(name, path, "jsonl")
     packed = Source(name, path, "jsonl", compression)
     with packed.open() as stream:
-        if _read(stream, name, 4) != b"PAR1":
-            return packed
+        inside = _read(stream, name, 4)
+    if any(inside.startswith(magic) for magic in _COMPRESSIONS):
+        raise InputError("is compressed twice", name, "unpack it once")
+    if inside != b"PAR1":
+        return packed
     with packed.open() as stream:
         return Source(name, _temporary(stream, name), "parquet")
 

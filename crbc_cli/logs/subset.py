@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import IO, Any
 
 import polars as pl
@@ -50,8 +51,12 @@ def _lines(
     sources: Sequence[Source], kept: Sequence[pl.Series], skip_bad_lines: bool
 ) -> Iterator[bytes]:
     for source, mask in zip(sources, kept, strict=True):
-        lines = zip(raw_lines(source, skip_bad_lines), mask.to_list(), strict=True)
-        yield from (line for line, keep in lines if keep)
+        lines = zip_longest(raw_lines(source, skip_bad_lines), mask.to_list())
+        for line, keep in lines:
+            if line is None or keep is None:
+                raise source.changed()
+            if keep:
+                yield line
 
 
 def _copy_parquet(
@@ -76,7 +81,10 @@ def _copy_parquet(
                 )
             start = 0
             try:
-                for batch in pq.ParquetFile(source.path).iter_batches(_BATCH_ROWS):
+                file = pq.ParquetFile(source.path)
+                if file.metadata.num_rows != len(mask):
+                    raise source.changed()
+                for batch in file.iter_batches(_BATCH_ROWS):
                     chosen = batch.filter(mask.slice(start, len(batch)).to_arrow())
                     start += len(batch)
                     if len(chosen):

@@ -148,7 +148,7 @@ class Target:
     @contextmanager
     def _replacement(self) -> Iterator[IO[bytes]]:
         """A temporary file beside the final one, which it becomes once it is on disk."""
-        path = Path(self.name).resolve()  # a link stays a link
+        path = Path(os.path.realpath(self.name))  # a link stays a link
         if self.make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
         handle = tempfile.NamedTemporaryFile(  # noqa: SIM115 - renamed, so not deleted
@@ -214,16 +214,28 @@ def write_table(
 
 def _refuse_types(schema: Mapping[str, Any], target: Target) -> None:
     for name, dtype in schema.items():
+        todo = "use --to parquet or arrow"
         if target.format == "csv":
             fits = not dtype.is_nested() and dtype not in (pl.Binary, pl.Duration)
+        elif target.format == "jsonl":
+            fits = not holds_bytes(dtype)
         else:
-            fits = target.format != "jsonl" or not holds_bytes(dtype)
+            fits, todo = not _holds_wide(dtype), "use --to jsonl"
         if not fits:
             raise OutputError(
                 f"column {name} has type {dtype}, which {target.format} cannot hold",
                 target.place,
-                "use --to parquet or arrow",
+                todo,
             )
+
+
+def _holds_wide(dtype: Any) -> bool:
+    """Whether values are whole numbers of 128 bits, at any depth: Arrow has none."""
+    if isinstance(dtype, pl.Struct):
+        return any(_holds_wide(field.dtype) for field in dtype.fields)
+    inner = getattr(dtype, "inner", None)
+    wide = dtype.is_integer() and str(dtype).endswith("128")
+    return wide or (inner is not None and _holds_wide(inner))
 
 
 def write_lines(lines: Iterable[bytes], target: Target, metadata: Mapping[str, Any]) -> None:

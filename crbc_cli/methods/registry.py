@@ -122,7 +122,7 @@ def parse_methods(
     """Specifications, each as in `parse_method`: a sequence, or one string with commas.
 
     Raises:
-      OptionError: nothing is named, or two have the same label.
+      OptionError: nothing is named, or two have the same label or a column of the same name.
     """
     listed = text.split(",") if isinstance(text, str) else text
     parts = [part.strip() for part in listed if part.strip()]
@@ -136,6 +136,13 @@ def parse_methods(
                 f"two methods are called {label!r}",
                 todo=f"give one a label, for example {label}2={label}",
             )
+        # A column a_group_advantage would be the group advantage of a and the advantage of a_group.
+        for word in ("group", "step"):
+            if f"{label}_{word}" in labels:
+                raise OptionError(
+                    f"the labels {label} and {label}_{word} give columns of the same name",
+                    todo="choose another label",
+                )
     return chosen
 
 
