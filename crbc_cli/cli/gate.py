@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.options import Run, completing, log_command
+from crbc_cli.cli.options import Run, completing, log_command, refuse_long
 from crbc_cli.errors import OptionError
 from crbc_cli.options import CreditOptions, GroupAdvantageOptions
 
@@ -186,6 +186,7 @@ def _steps(text: str) -> list[int]:
             low, high = 1, 0
         if low > high:
             raise OptionError(f"--at {text!r} is no step count", todo="for example --at 5..20")
+        refuse_long("--at", low, high)
         steps += range(low, high + 1)
     return steps
 

@@ -25,6 +25,7 @@ from crbc_cli.options import (
     OutcomeOptions,
     Settings,
     parse_depth,
+    refuse_beyond,
 )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "completing",
     "log_command",
     "parse_depths",
+    "refuse_long",
     "settings_of",
 ]
 
@@ -273,4 +275,16 @@ def parse_depths(text: str) -> tuple[float, float]:
     high = parse_depth(last) if dots else low
     if low > high or (low == math.inf and dots):
         raise OptionError(f"depth range {text!r} is empty", todo="for example --depth 0..inf")
+    if high != math.inf:
+        refuse_long("--depth", int(low), int(high))
     return low, high
+
+
+def refuse_long(flag: str, low: int, high: int) -> None:
+    """Raises OptionError for a range that is not worth a line for each of its numbers."""
+    refuse_beyond(flag, high)
+    if high - low > _LONGEST_RANGE:
+        raise OptionError(f"{flag} {low}..{high} names more than {_LONGEST_RANGE:,} numbers")
+
+
+_LONGEST_RANGE = 10_000

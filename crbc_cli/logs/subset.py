@@ -65,32 +65,41 @@ def _copy_parquet(
     stream: IO[bytes],
     metadata: Mapping[str, Any],
 ) -> None:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     made = {METADATA_KEY.encode(): json.dumps(metadata, ensure_ascii=False, sort_keys=True)}
     schema = _schema(sources[0])
+    differing = next((s for s in sources if not _schema(s).equals(schema)), None)
+    if differing is not None:
+        raise OutputError(
+            "the inputs' columns differ",
+            differing.name,
+            "write one output per input: leave -o away",
+        )
     described = schema.with_metadata((schema.metadata or {}) | made)
     with pq.ParquetWriter(stream, described, compression="zstd") as writer:
         for source, mask in zip(sources, kept, strict=True):
-            if not _schema(source).equals(schema):
-                raise OutputError(
-                    "the inputs' columns differ",
-                    source.name,
-                    "write one output per input: leave -o away",
-                )
-            start = 0
-            try:
-                file = pq.ParquetFile(source.path)
-                if file.metadata.num_rows != len(mask):
-                    raise source.changed()
-                for batch in file.iter_batches(_BATCH_ROWS):
-                    chosen = batch.filter(mask.slice(start, len(batch)).to_arrow())
-                    start += len(batch)
-                    if len(chosen):
-                        writer.write_batch(chosen)
-            except pa.ArrowInvalid as error:
-                raise _unreadable(source, error) from error
+            for batch in _kept_batches(source, mask):
+                writer.write_batch(batch)
+
+
+def _kept_batches(source: Source, mask: pl.Series) -> Iterator[Any]:
+    """The kept rows of a Parquet input as Arrow batches, none of them empty."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    start = 0
+    try:
+        file = pq.ParquetFile(source.path)
+        if file.metadata.num_rows != len(mask):
+            raise source.changed()
+        for batch in file.iter_batches(_BATCH_ROWS):
+            chosen = batch.filter(mask.slice(start, len(batch)).to_arrow())
+            start += len(batch)
+            if len(chosen):
+                yield chosen
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise _unreadable(source, error) from error
 
 
 def _schema(source: Source) -> Any:
@@ -100,7 +109,7 @@ def _schema(source: Source) -> Any:
 
     try:
         return pq.read_schema(source.path)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise _unreadable(source, error) from error
 
 

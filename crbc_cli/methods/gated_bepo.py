@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from crbc_cli.methods.evidence import Evidence
 from crbc_cli.methods.method import Method, MethodOptions, StepCredit, setting
 from crbc_cli.methods.normalise import distinct_transitions, standardised
-from crbc_cli.process.closure import Values, exact_values, sweep
+from crbc_cli.process.closure import Values, exact_values, swept
 from crbc_cli.process.empirical import EmpiricalProcess, Rewards
 
 __all__ = ["GATED_BEPO", "GatedBepoOptions", "bellman_residual_sums", "gated_bepo"]
@@ -121,10 +121,8 @@ def _values(process: EmpiricalProcess, options: GatedBepoOptions) -> tuple[Float
         process = _with_rewards(process, received, np.zeros_like(received))
     merged = process if options.backup == "visits" else _one_visit_each(process)
     if options.sweeps:
-        values = Values(np.zeros(process.states), np.zeros(process.pairs))
-        for _ in range(options.sweeps):
-            values = sweep(merged, values, options.gamma)
-        value = values.state
+        nothing = Values(np.zeros(process.states), np.zeros(process.pairs))
+        value = swept(merged, nothing, options.gamma, options.sweeps).state
     else:
         value = exact_values(merged, options.gamma)
     inner = process.successor >= 0

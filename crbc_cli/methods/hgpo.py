@@ -31,7 +31,9 @@ class HgpoOptions(MethodOptions):
 
     gamma: float = setting(0.95, "Discount of step rewards.", low=0, high=1)
     history: int = setting(2, "Earlier anchors that may count (published: 2 or 4).", low=0)
-    alpha: float = setting(1.0, "Growth of the weights with the length of history.")
+    alpha: float = setting(
+        1.0, "Growth of the weights with the length of history.", low=-10, high=10
+    )
     norm: str = setting("mean_std", "Divide by the std of each comparison, or not.", choices=NORMS)
     base_group: bool = setting(False, "Take the group advantage in as history of length 0.")
     w_s: float = setting(1.0, "Weight of the step credit.")
@@ -78,6 +80,8 @@ def hgpo(evidence: Evidence, options: HgpoOptions, group_advantage: Floats) -> S
             context, members = classes.of, classes.count
         shared = members[context] > 1
         rows, context = rows[shared], context[shared]
+        if not len(rows):
+            break
         credit, scaled = standardised(returns[rows], context, len(members), ddof=0)
         items.add(rows, credit, scaled, (k + 1.0) ** options.alpha)
     credit, scaled = items.mean(items.credit), items.mean(items.scaled)

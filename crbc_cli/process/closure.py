@@ -17,7 +17,7 @@ from crbc_cli.errors import ClosureError
 from crbc_cli.process.buckets import Buckets
 from crbc_cli.process.empirical import EmpiricalProcess
 
-__all__ = ["Values", "exact_values", "local_values", "solve_values", "sweep"]
+__all__ = ["Values", "exact_values", "local_values", "solve_values", "sweep", "swept"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -69,12 +69,7 @@ def solve_values(process: EmpiricalProcess, discount: float, depth: float) -> Va
     if depth == math.inf:
         state = exact_values(process, discount)
         return Values(state, _backed_up_pairs(process, state, discount))
-    values = local_values(process, discount)
-    for _ in range(int(depth)):
-        before, values = values.state, sweep(process, values, discount)
-        if np.array_equal(before, values.state):  # so does every further backup
-            break
-    return values
+    return swept(process, local_values(process, discount), discount, int(depth))
 
 
 def local_values(process: EmpiricalProcess, discount: float) -> Values:
@@ -87,6 +82,15 @@ def sweep(process: EmpiricalProcess, values: Values, discount: float) -> Values:
     """One more Bellman backup: (𝓣V, 𝓑V) of depth K from V of depth K − 1 (eq. 10)."""
     backed_up = _backup(process, values.state, discount)
     return Values(process.state_mean(backed_up), process.pair_mean(backed_up))
+
+
+def swept(process: EmpiricalProcess, values: Values, discount: float, times: int) -> Values:
+    """That many backups, or fewer where one changes no bit of V: no further one does then."""
+    for _ in range(times):
+        before, values = values.state, sweep(process, values, discount)
+        if np.array_equal(before, values.state):
+            break
+    return values
 
 
 def _backed_up_pairs(process: EmpiricalProcess, state: Floats, discount: float) -> Floats:
