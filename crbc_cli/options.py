@@ -8,7 +8,7 @@ command line.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -16,6 +16,7 @@ from crbc_cli.errors import OptionError
 
 __all__ = [
     "LARGEST",
+    "MOST",
     "AnchorOptions",
     "ConventionOptions",
     "CreditOptions",
@@ -43,7 +44,8 @@ def choices_of(options: type, name: str) -> tuple[str, ...]:
 LARGEST = 1e60
 """Largest size of a number that is computed with: squares, quotients and sums stay finite."""
 
-_MOST = 1_000_000  # largest whole number: no group is as large, no backup as late
+MOST = 1_000_000
+"""Largest whole number that an option takes: no group is as large, no backup as late."""
 
 
 class _Checked:
@@ -54,7 +56,8 @@ class _Checked:
             choices = f.metadata["choices"]
             value = getattr(self, f.name)
             if isinstance(value, int | float) and f.name != "depth":
-                refuse_beyond(_flag(f.name), value)
+                most = LARGEST if isinstance(f.default, float) else MOST
+                refuse_beyond(_flag(f.name), value, most)
             if choices:
                 for one in value if isinstance(value, tuple) else (value,):
                     if one not in choices:
@@ -64,10 +67,9 @@ class _Checked:
                         )
 
 
-def refuse_beyond(name: str, value: float) -> None:
+def refuse_beyond(name: str, value: float, most: float) -> None:
     """Raises OptionError for NaN, infinities and numbers too large to compute with."""
-    most = _MOST if isinstance(value, int) else LARGEST
-    if math.isnan(value):
+    if isinstance(value, float) and math.isnan(value):
         raise OptionError(f"{name} {value} is not a number")
     if abs(value) > most:
         raise OptionError(f"{name} {value} is beyond {most:,}")
@@ -362,7 +364,7 @@ class CreditOptions(_Checked):
         if self.depth != math.inf and not (self.depth >= 0 and self.depth == int(self.depth)):
             raise OptionError(f"--depth {self.depth} is not a whole number or inf")
         if self.depth != math.inf:
-            refuse_beyond("--depth", int(self.depth))
+            refuse_beyond("--depth", self.depth, MOST)
         if self.floor < 1 / LARGEST:
             raise OptionError(
                 f"--floor {self.floor} is below {1 / LARGEST}",
@@ -438,11 +440,15 @@ def _coerced(name: str, default: Any, value: Any) -> Any:
     if isinstance(default, tuple):
         if isinstance(value, str):
             return (value,) if name in REPEATED else tuple(p.strip() for p in value.split(","))
-        return tuple(value)
+        names = tuple(value) if isinstance(value, Iterable) else (value,)
+        if not all(isinstance(one, str) for one in names):
+            raise OptionError(f"{name}={value!r} is not a name or several")
+        return names
     if name == "depth" and isinstance(value, str):
         return parse_depth(value)
     kind = float if isinstance(default, float) else type(default)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        refuse_beyond(_flag(name), value, LARGEST)
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise OptionError(f"{name}={value!r} is not {_KINDS.get(kind, kind.__name__)}")
@@ -464,7 +470,7 @@ def parse_depth(text: str) -> float:
         depth = int(text)
     except ValueError:
         depth = -1
-    refuse_beyond("--depth", depth)
+    refuse_beyond("--depth", depth, MOST)
     if depth < 0:
         raise OptionError(
             f"depth {text!r} is not a whole number or inf",

@@ -17,7 +17,7 @@ from crbc_cli.engine.output import OutputPlan, plan_outputs, write_output
 from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.engine.reader import Reader
-from crbc_cli.errors import OptionError
+from crbc_cli.errors import InputError, OptionError
 from crbc_cli.logs.sources import Source, resolve
 from crbc_cli.logs.subset import write_subset
 from crbc_cli.methods.registry import parse_methods
@@ -172,7 +172,11 @@ def credit(
     """
     anchor_id = bool(options.pop("anchor_id", False))
     settings = Settings.from_flat(options)
-    frame = pl.from_arrow(table)
+    try:
+        frame = pl.from_arrow(table)
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"its columns cannot be taken ({reason})", "<table>") from error
     if not isinstance(frame, pl.DataFrame):
         raise TypeError("credit() takes a pyarrow.Table")
     source = Source("<table>", Path(), "memory", frame=frame)

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,20 @@ if TYPE_CHECKING:
     from crbc_cli.cli.options import Run
     from crbc_cli.engine.clock import Clock
 
-__all__ = ["console", "finish", "print_csv", "print_json", "show", "tell", "tell_notes"]
+__all__ = ["console", "finish", "print_csv", "print_json", "show", "tell", "tell_notes", "visible"]
 
 _WIDTH = 80
 _NARROWEST = 40  # rich fails where a table's columns have no room at all
+
+
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {*b"\t\n"}
+_BIDIRECTIONAL = {0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_INVISIBLE = str.maketrans(dict.fromkeys(_CONTROLS | _BIDIRECTIONAL, "\ufffd"))
+
+
+def visible(text: str) -> str:
+    """Text of a log with U+FFFD for what a terminal would obey; tabs and line ends stay."""
+    return text.translate(_INVISIBLE)
 
 
 def _color() -> bool | None:
@@ -34,6 +44,15 @@ def _color() -> bool | None:
 def console(to_stderr: bool = False) -> "Console":
     """A console that keeps plain pipes plain; width from COLUMNS, else the terminal, else 80."""
     from rich.console import Console
+    from rich.segment import Segment
+
+    class Tame(Console):
+        """Obeys no control character of a log."""
+
+        def render(self, *what: Any, **how: Any) -> "Iterable[Segment]":
+            for segment in super().render(*what, **how):
+                text = segment.text if segment.control else visible(segment.text)
+                yield segment._replace(text=text)
 
     stream = sys.stderr if to_stderr else sys.stdout
     color = _color()
@@ -41,7 +60,7 @@ def console(to_stderr: bool = False) -> "Console":
     width = None if stream.isatty() else _WIDTH
     if re.fullmatch(r"[1-9][0-9]{0,5}", columns):
         width = max(int(columns), _NARROWEST)
-    return Console(
+    return Tame(
         file=stream,
         force_terminal=color,
         no_color=color is False,
@@ -66,7 +85,7 @@ def show(*parts: "RenderableType") -> None:
 
 def tell(text: str) -> None:
     """One plain line on stderr."""
-    print(text, file=sys.stderr)
+    print(visible(text).replace("\n", " "), file=sys.stderr)
 
 
 def tell_notes(notes: Notes, quiet: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from crbc_cli.cli.console import visible
 from crbc_cli.errors import CrbcError
 
 __all__ = ["app", "main"]
@@ -194,5 +195,5 @@ def _fail(message: str) -> int:
     with suppress(OSError):  # nobody listens
         if os.environ.get("CRBC_DEBUG", "").lower() in ("1", "true", "t", "yes", "y", "on"):
             traceback.print_exc()
-        print(f"crbc: error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+        print(f"crbc: error: {visible(' '.join(message.split()))}", file=sys.stderr, flush=True)
     return 2

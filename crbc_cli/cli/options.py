@@ -16,6 +16,7 @@ import typer
 
 from crbc_cli.errors import OptionError
 from crbc_cli.options import (
+    MOST,
     REPEATED,
     AnchorOptions,
     ConventionOptions,
@@ -282,7 +283,7 @@ def parse_depths(text: str) -> tuple[float, float]:
 
 def refuse_long(flag: str, low: int, high: int) -> None:
     """Raises OptionError for a range that is not worth a line for each of its numbers."""
-    refuse_beyond(flag, high)
+    refuse_beyond(flag, high, MOST)
     if high - low > _LONGEST_RANGE:
         raise OptionError(f"{flag} {low}..{high} names more than {_LONGEST_RANGE:,} numbers")
 

@@ -14,7 +14,7 @@ from crbc_cli.errors import OptionError
 from crbc_cli.methods.gate_rule import Evidence
 from crbc_cli.methods.selective_rollout import Heads, signal
 from crbc_cli.notes import Notes, counted
-from crbc_cli.options import refuse_beyond
+from crbc_cli.options import MOST, refuse_beyond
 
 __all__ = ["FEATURES", "GateGroups", "groups_of_logs"]
 
@@ -114,8 +114,8 @@ def groups_of_logs(
     Raises:
       OptionError: a K below 1.
     """
-    refuse_beyond("--t-max", t_max)
-    refuse_beyond("--at", max(at))
+    refuse_beyond("--t-max", t_max, MOST)
+    refuse_beyond("--at", max(at), MOST)
     if min(at) < 1:
         raise OptionError(f"--at {min(at)} is not a step count of at least 1")
     ks = np.unique(np.asarray(at, np.int64))

@@ -78,7 +78,7 @@ class Target:
     @property
     def beside(self) -> "Target | None":
         """Where metadata goes if the format has no place for it: `NAME.meta.json`."""
-        if self.format in ("parquet", "arrow", "toml") or self._is_stream:
+        if self.format in ("parquet", "arrow", "toml") or self.is_stream:
             return None
         return Target(f"{self.name}.meta.json", "jsonl", self.force, self.make_folder)
 
@@ -88,7 +88,7 @@ class Target:
         return "stdout" if self.name == "-" else self.name
 
     @property
-    def _is_stream(self) -> bool:
+    def is_stream(self) -> bool:
         """Stdout, a named pipe or a device: written as it comes, never replaced."""
         path = Path(self.name)
         return self.name == "-" or (path.exists() and not (path.is_file() or path.is_dir()))
@@ -99,7 +99,7 @@ class Target:
         Raises:
           OutputError: the file exists, its folder does not, or binary data would go to a terminal.
         """
-        if self._is_stream:
+        if self.is_stream:
             if self.name == "-" and self.format in ("parquet", "arrow") and sys.stdout.isatty():
                 raise OutputError(
                     f"{self.format} is binary and stdout is a terminal",
@@ -126,7 +126,7 @@ class Target:
           OutputError: it cannot be written.
         """
         try:
-            if self._is_stream:
+            if self.is_stream:
                 with self._stream() as stream:
                     yield stream
                     stream.flush()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from crbc_cli.errors import OptionError
 from crbc_cli.methods.evidence import Evidence
-from crbc_cli.options import GroupAdvantageOptions, refuse_beyond
+from crbc_cli.options import LARGEST, MOST, GroupAdvantageOptions, refuse_beyond
 
 __all__ = [
     "Method",
@@ -93,7 +93,7 @@ class MethodOptions:
                     f"{f.name} {value!r} is not known", todo=f"use one of {', '.join(choices)}"
                 )
             if isinstance(value, int | float):
-                refuse_beyond(f.name, value)
+                refuse_beyond(f.name, value, MOST if isinstance(f.default, int) else LARGEST)
             low, high = f.metadata["low"], f.metadata["high"]
             if value is None or (low is None and high is None):
                 continue
