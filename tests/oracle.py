@@ -749,6 +749,36 @@ def coverage_table(
 
 
 # --------------------------------------------------------------------------------------------------
+# What a number is made of
+# --------------------------------------------------------------------------------------------------
+
+
+def visit_uses(group: Group, at: Visit, depth: Depth) -> dict[str, list[tuple[Number, Number]]]:
+    """How V(s) and Q(s,a) of one visit answer to what each visit earns, (transition, return).
+
+    The numbers are linear in the rewards r and the returns G of the visits: with nothing earned
+    anywhere but 1 by one transition, or one return of 1, they are the factors themselves.
+    """
+    kept = [(v.reward, v.end_value, v.suffix) for v in group.visits]
+    zero = group.beta * 0
+    uses: dict[str, list[tuple[Number, Number]]] = {"state_value": [], "action_value": []}
+    for v in group.visits:
+        v.reward, v.end_value, v.suffix = zero, zero, zero
+    for v in group.visits:
+        found = []
+        for name in ("reward", "suffix"):
+            setattr(v, name, zero + 1)
+            values, action_values = values_at(group, depth)
+            found.append((values[at.state], action_values[at.pair]))
+            setattr(v, name, zero)
+        for i, numbers in enumerate(uses.values()):
+            numbers.append((found[0][i], found[1][i]))
+    for v, earned in zip(group.visits, kept, strict=True):
+        v.reward, v.end_value, v.suffix = earned
+    return uses
+
+
+# --------------------------------------------------------------------------------------------------
 # Matrices, for identities between them
 # --------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from crbc_cli.engine.explanation import (
     VisitFacts,
 )
 from crbc_cli.engine.prepare import Prepared
+from crbc_cli.engine.shares import EvidenceShares, evidence_shares
 from crbc_cli.engine.terms import sigma_credit, trajectory_terms, values_before
 from crbc_cli.engine.texts import Text, row_texts
 from crbc_cli.methods.crbc import gate, sigma
@@ -65,10 +66,11 @@ def explain_step(log: Prepared, position: int, clock: Clock) -> StepExplanation:
     if state is not None:
         following = process.successor[process.state == state]
         shown = [state, *sorted(set(following[following >= 0].tolist()) - {state})]
-    visits = view.pair_visit[np.isin(process.pair_state, shown)]
     has_anchor = bool(log.has_anchor[position])
     with clock("read"):
-        texts = view.texts(visits, position, *(view.made.needed(position) if has_anchor else ()))
+        texts = view.texts(
+            view.pair_visit, position, *(view.made.needed(position) if has_anchor else ())
+        )
     group = view.explanation([view.anchor(s, texts) for s in shown])
     rollout = int(log.rollouts.rollout[position])
     facts = group.rollouts[rollout]
@@ -82,6 +84,7 @@ def explain_step(log: Prepared, position: int, clock: Clock) -> StepExplanation:
         trajectory_terms(log, position),
         () if state is None else tuple(view.reachable(state)),
         view.made.parts(position, texts) if has_anchor else (),
+        None if state is None else view.evidence(position, texts),
     )
 
 
@@ -167,15 +170,32 @@ class _View:
         row = self.rows[position]
         visit = carried_from = None
         if row["anchor"] is not None:
-            at = position
-            while at not in self.visit_at:  # a thought: the environment step that follows
-                at += 1
+            at = self._carrier(position)
             visit = self.visit_at[at]
             carried_from = None if at == position else self.rows[at]["step"]
         return StepFacts(
             action_index=None if visit is None else self.action_index[self.process.pair[visit]],
             carried_from=carried_from,
             **{name: row[name] for name in _STEP_NUMBERS},
+        )
+
+    def _carrier(self, position: int) -> int:
+        """The row itself, or the environment step that follows a thought."""
+        while position not in self.visit_at:
+            position += 1
+        return position
+
+    def evidence(self, position: int, texts: dict[int, Text]) -> EvidenceShares:
+        """What the numbers of a row are made of."""
+        return evidence_shares(
+            self.process,
+            int(self.process.pair[self.visit_at[self._carrier(position)]]),
+            self.log.settings.credit,
+            self.log.rollouts.rollout[self.position],
+            lambda pair: (
+                self.action_index[pair],
+                texts[int(self.position[self.pair_visit[pair]])][1],
+            ),
         )
 
     def anchor(self, state: int, texts: dict[int, Text]) -> AnchorFacts:

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from crbc_cli.engine.shares import EvidenceShares
 from crbc_cli.options import Settings
 from crbc_cli.tables import REPORT_SCHEMA_VERSION
 
@@ -228,6 +229,7 @@ class StepExplanation:
       trajectory: None where the rollout does not count, or counts alone.
       reachable: indices of the rollouts whose evidence reaches the step at full closure.
       parts: what rules made the row's anchor from; empty where it is what was logged.
+      evidence: what V, Q and credit are made of; None where the row takes no part.
     """
 
     group: GroupExplanation
@@ -238,6 +240,7 @@ class StepExplanation:
     trajectory: TrajectoryFacts | None
     reachable: tuple[int, ...]
     parts: tuple[PartFacts, ...] = ()
+    evidence: EvidenceShares | None = None
 
     @property
     def anchor(self) -> AnchorFacts | None:
@@ -272,6 +275,7 @@ class StepExplanation:
             "trajectory": None if self.trajectory is None else asdict(self.trajectory),
             "parts": [asdict(part) for part in self.parts],
             "reachable": [_rollout_key(group.rollouts[i]) for i in self.reachable],
+            "evidence": None if self.evidence is None else _evidence_dict(self.evidence, group),
         }
 
 
@@ -296,3 +300,10 @@ def _anchor_dict(anchor: AnchorFacts, group: GroupExplanation) -> _Json:
     for visit in visits:
         del visit["rollout"]
     return asdict(anchor) | {"visit_count": len(visits), "visits": visits}
+
+
+def _evidence_dict(evidence: EvidenceShares, group: GroupExplanation) -> _Json:
+    rollouts = [_rollout_key(group.rollouts[x.rollout]) | asdict(x) for x in evidence.rollouts]
+    for rollout in rollouts:
+        del rollout["rollout"]
+    return {"rollouts": rollouts, "transitions": [asdict(x) for x in evidence.transitions]}

@@ -15,6 +15,7 @@ from crbc_cli.engine.explanation import (
     StepExplanation,
 )
 from crbc_cli.notes import counted
+from crbc_cli.report.evidence import evidence_tables
 from crbc_cli.report.excerpt import first_lines, one_line
 from crbc_cli.report.formulas import step_formulas
 from crbc_cli.report.naming import action_names, anchor_names, legend, shown_actions
@@ -112,7 +113,8 @@ def _step_report(step: StepExplanation) -> "list[RenderableType]":
     for formula in step_formulas(step, _MOST):
         computation.add_row(one_line(formula.symbol, 28), formula.right_side())
     remarks = _remarks(step)
-    return [*parts, computation, *([""] if remarks else []), *remarks]
+    evidence = evidence_tables(step, _rollout_names(group))
+    return [*parts, computation, *([""] if remarks else []), *remarks, *evidence]
 
 
 def _remarks(step: StepExplanation) -> list[str]:

@@ -8,6 +8,7 @@ from crbc_cli.report.shapes import (
     listed,
     of_type,
     record,
+    share,
     value,
 )
 from crbc_cli.tables import REASONS
@@ -87,6 +88,37 @@ _ANCHOR = {
     "visits": listed(record("one visit", _VISIT), "in order of rollout and step"),
     "visit_count": count("number of visits"),
 }
+_PART = {
+    "uses": of_type("number", "discounted number of uses; for credit, Q's less V's"),
+    "use_share": share("of all uses, by V and Q together for credit; they sum to 1"),
+    "contribution": of_type("number", "what it adds; contributions sum to the number"),
+    "share": share("of the sizes of contributions, or use_share where all are 0; they sum to 1"),
+}
+_PARTS = {
+    name: record(f"what it adds to {name}", _PART)
+    for name in ("state_value", "action_value", "credit")
+}
+_EVIDENCE = {
+    "rollouts": listed(record("one rollout", ROLLOUT_KEY | _PARTS), "of the group, by id"),
+    "transitions": listed(
+        record(
+            "one observed transition, or the realised returns of an action's visits",
+            {
+                "kind": of_type("string", "what is used", enum=["transition", "returns"]),
+                "anchor": count("where"),
+                "action_index": count("which action of the anchor"),
+                "action": of_type("string|null", "text of the action"),
+                "successor": of_type("integer|null", "anchor it led to"),
+                "boundary": of_type(
+                    "string|null", "boundary it led to", enum=["success", "failure", None]
+                ),
+                "count": count("N(s,a,x), or N(s,a) for returns"),
+                **_PARTS,
+            },
+        ),
+        "those that are used",
+    ),
+}
 _EXPLAINED = {
     "source_files": listed(of_type("string", "an input"), "where the group's rows stand"),
     "group_id": of_type("string|integer", "as in the input"),
@@ -140,6 +172,7 @@ EXPLAIN_STEP = _EXPLAINED | {
     "reachable": listed(
         record("a rollout", ROLLOUT_KEY), "whose evidence reaches the step at full closure"
     ),
+    "evidence": record("what V, Q and credit are made of", _EVIDENCE, null=True),
     "formulas": listed(
         record(
             "one formula",
