@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from keyword import iskeyword
 from typing import Any
 
 from crbc_cli.errors import OptionError
@@ -25,6 +26,7 @@ __all__ = [
     "OutcomeOptions",
     "Settings",
     "choices_of",
+    "flag_of",
     "option_groups",
     "parse_depth",
     "refuse_beyond",
@@ -57,12 +59,12 @@ class _Checked:
             value = getattr(self, f.name)
             if isinstance(value, int | float) and f.name != "depth":
                 most = LARGEST if isinstance(f.default, float) else MOST
-                refuse_beyond(_flag(f.name), value, most)
+                refuse_beyond(flag_of(f.name), value, most)
             if choices:
                 for one in value if isinstance(value, tuple) else (value,):
                     if one not in choices:
                         raise OptionError(
-                            f"{_flag(f.name)} {one!r} is not known",
+                            f"{flag_of(f.name)} {one!r} is not known",
                             todo=f"use one of {', '.join(filter(None, choices))}",
                         )
 
@@ -75,8 +77,9 @@ def refuse_beyond(name: str, value: float, most: float) -> None:
         raise OptionError(f"{name} {value} is beyond {most:,}")
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def flag_of(name: str) -> str:
+    """An option's flag: `from_` (`from` is a word of Python) is `--from`."""
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,13 @@ class ConventionOptions(_Checked):
 
 @dataclass(frozen=True, slots=True)
 class LogOptions(_Checked):
-    """Which rows belong together."""
+    """What the rows are, and which belong together."""
 
+    from_: str = _option(
+        "",
+        "What wrote the log (see crbc inspect --formats); by default told from its first record.",
+        metavar="NAME",
+    )
     map: tuple[str, ...] = _option(
         (),
         "Read a canonical column from another one (dotted path into JSON or structs).",
@@ -393,7 +401,7 @@ class Settings:
           OptionError: an unknown name, or a value its option does not allow.
         """
         groups: dict[str, Any] = {}
-        left = dict(options)
+        left = {f"{name}_" if iskeyword(name) else name: v for name, v in options.items()}
         for group, kind in option_groups().items():
             own = {
                 f.name: _coerced(f.name, f.default, left.pop(f.name))
@@ -413,7 +421,11 @@ class Settings:
         for group in option_groups():
             flat |= asdict(getattr(self, group))
         return {
-            name: "inf" if value == math.inf else list(value) if isinstance(value, tuple) else value
+            name.rstrip("_"): "inf"
+            if value == math.inf
+            else list(value)
+            if isinstance(value, tuple)
+            else value
             for name, value in flat.items()
         }
 
@@ -448,7 +460,7 @@ def _coerced(name: str, default: Any, value: Any) -> Any:
         return parse_depth(value)
     kind = float if isinstance(default, float) else type(default)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        refuse_beyond(_flag(name), value, LARGEST)
+        refuse_beyond(flag_of(name), value, LARGEST)
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise OptionError(f"{name}={value!r} is not {_KINDS.get(kind, kind.__name__)}")

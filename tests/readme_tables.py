@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from crbc_cli.methods.registry import describe
-from crbc_cli.options import option_groups
+from crbc_cli.options import flag_of, option_groups
 from crbc_cli.tables import ANCHOR_ID, CREDIT_COLUMNS, GROUP_STATUSES, REASONS, STEP_COLUMNS
 
 README = Path(__file__).parent.parent / "README.md"
@@ -57,7 +57,7 @@ def options() -> str:
             if isinstance(default, tuple):
                 default = ",".join(default)
             shown = "" if default is False or default == "" else f"`{default}`"
-            flag = "--" + f.name.replace("_", "-")
+            flag = flag_of(f.name)
             rows.append((f"`{flag}{' ' + values if values else ''}`", shown, f.metadata["help"]))
     return _table(("option", "default", "what it does"), rows)
 

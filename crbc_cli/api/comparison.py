@@ -10,7 +10,7 @@ from crbc_cli.engine.compare import CompareOptions, compare_logs
 from crbc_cli.engine.comparison import Comparison
 from crbc_cli.engine.reader import Reader
 from crbc_cli.engine.sweep import plan_entries, score_of
-from crbc_cli.logs.sources import resolve
+from crbc_cli.logs.open import open_logs
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 
@@ -50,7 +50,7 @@ def compare(
     asked = CompareOptions(**{name: options.pop(name) for name in own if name in options})
     settings, clock = settings or Settings.from_flat(options), clock or Clock()
     notes = notes or Notes()
-    sources = resolve(inputs)
+    sources = open_logs(inputs, settings.log, notes)
     readers, entries = plan_entries(sources, settings, methods, sweep, score, clock, notes)
     return compare_logs(readers, entries, asked, clock, notes)
 
@@ -82,7 +82,7 @@ def audit(
     """
     settings, clock = settings or Settings.from_flat(options), clock or Clock()
     notes = notes or Notes()
-    reader = Reader.open(resolve(inputs), settings, clock, notes)
+    reader = Reader.open(open_logs(inputs, settings.log, notes), settings, clock, notes)
     chosen = audited_method(method, reader.settings)
     done = audit_logs(reader, column, chosen, score_of(chosen, score), tolerance, clock)
     if done.passed or method:

@@ -18,7 +18,8 @@ from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.engine.reader import Reader
 from crbc_cli.errors import InputError, OptionError
-from crbc_cli.logs.sources import Source, resolve
+from crbc_cli.logs.open import open_logs
+from crbc_cli.logs.sources import Source
 from crbc_cli.logs.subset import write_subset
 from crbc_cli.methods.registry import parse_methods
 from crbc_cli.notes import Notes
@@ -115,9 +116,9 @@ def annotate(
     clock = clock or Clock()
     if columns not in ("credit", "all"):
         raise OptionError(f"--columns {columns!r} is not known", todo="use credit or all")
-    sources = resolve(inputs)
-    plans = plan_outputs(sources, output, to, force, not sys.stdout.isatty())
     notes = Notes()
+    sources = open_logs(inputs, settings.log, notes)
+    plans = plan_outputs(sources, output, to, force, not sys.stdout.isatty())
     reader = Reader.open(sources, settings, clock, notes)
     settings = reader.settings
     methods = parse_methods(method, settings.credit, settings.group_advantage)
@@ -214,7 +215,7 @@ def filter_log(
     """
     settings, clock = settings or Settings.from_flat(options), clock or Clock()
     notes, selection = notes or Notes(), Selection.of(drop, keep)
-    sources = resolve(inputs)
+    sources = open_logs(inputs, settings.log, notes)
     plans = plan_filtered(sources, output, force, not sys.stdout.isatty())
     done = Filtered([plan.target.name for plan in plans])
     kept: dict[Source, pl.Series] = {}

@@ -6,7 +6,7 @@ from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.engine.reader import Reader
 from crbc_cli.logs.columns import Field
-from crbc_cli.logs.sources import resolve
+from crbc_cli.logs.open import open_logs
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 
@@ -27,5 +27,5 @@ def prepared_logs(
     Raises:
       CrbcError: see `crbc_cli.errors`.
     """
-    reader = Reader.open(resolve(inputs), settings, clock, notes)
+    reader = Reader.open(open_logs(inputs, settings.log, notes), settings, clock, notes)
     return reader.logs(lengths=lengths, extra=extra)

@@ -23,6 +23,7 @@ from crbc_cli.engine.locate import GroupSearch, find_step, sources_named
 from crbc_cli.engine.profile import ProfileReport, profile_logs
 from crbc_cli.engine.reader import Reader
 from crbc_cli.errors import OptionError
+from crbc_cli.logs.open import open_logs
 from crbc_cli.logs.sources import resolve
 from crbc_cli.methods.selective_rollout import SIGNALS
 from crbc_cli.notes import Notes
@@ -74,7 +75,9 @@ def profile(
     """
     settings = settings or Settings.from_flat(options)
     metrics = resolve([timings])[0] if timings else None
-    return profile_logs(resolve(inputs), settings, clock or Clock(), notes or Notes(), metrics)
+    notes = notes or Notes()
+    sources = open_logs(inputs, settings.log, notes)
+    return profile_logs(sources, settings, clock or Clock(), notes, metrics)
 
 
 def check(
@@ -125,7 +128,7 @@ def explain(
     """
     settings, clock = settings or Settings.from_flat(options), clock or Clock()
     notes = notes or Notes()
-    sources = resolve(inputs)
+    sources = open_logs(inputs, settings.log, notes)
     named = sources_named(sources, file)
     search = GroupSearch(group, key_values)
     read = named if settings.log.per_file else sources
@@ -222,7 +225,7 @@ def anchor_report(
     if (where or min_rollouts > 1) and not state:
         raise OptionError("--where and --min-rollouts choose rows to score", todo="add --state")
     truth = Truth(state, where, min_rollouts) if state else None
-    sources = resolve(inputs)
+    sources = open_logs(inputs, settings.log, notes)
     readers = [
         (name, Reader.open(sources, with_rules(settings, name), clock, notes))
         for name in compare_rules

@@ -63,7 +63,7 @@ def defaults_by_command(
         return {}
     values = read_config(path)
     known = {
-        name: {p.name: p for p in command.params if p.param_type_name == "option"}
+        name: {_key(p): p for p in command.params if p.param_type_name == "option"}
         for name, command in commands.items()
     }
     defaults: dict[str, dict[str, Any]] = {name: {} for name in commands}
@@ -94,6 +94,12 @@ def _take(
         defaults[name][option.name] = ",".join(map(str, value)) if listed else value
 
 
+def _key(parameter: Any) -> str:
+    """Its name in a config file: `from`, where Python needs `from_`."""
+    name: str = parameter.name
+    return name.rstrip("_")
+
+
 def effective_options(context: Any) -> Iterator[tuple[str, Any, str]]:
     """(key, value, origin) of each option of a command without flags on the command line.
 
@@ -106,7 +112,7 @@ def effective_options(context: Any) -> Iterator[tuple[str, Any, str]]:
         source = context.get_parameter_source(parameter.name)
         origin = {"ENVIRONMENT": f"environment {parameter.envvar}", "DEFAULT_MAP": "config file"}
         value = context.params[parameter.name]
-        yield parameter.name, value, origin.get(source.name if source else "", "default")
+        yield _key(parameter), value, origin.get(source.name if source else "", "default")
 
 
 def as_toml(context: Any, *, show_origin: bool) -> Iterator[str]:

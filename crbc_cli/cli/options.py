@@ -25,6 +25,7 @@ from crbc_cli.options import (
     LogOptions,
     OutcomeOptions,
     Settings,
+    flag_of,
     parse_depth,
     refuse_beyond,
 )
@@ -177,11 +178,11 @@ def _setting_parameters() -> list[inspect.Parameter]:
     parameters = []
     for panel, kind in _PANELS.values():
         for f in fields(kind):
-            option = "--" + f.name.replace("_", "-")
+            option = flag_of(f.name)
             declared: dict[str, Any] = {
                 "help": f.metadata["help"],
                 "rich_help_panel": panel,
-                "envvar": f"CRBC_{f.name.upper()}",
+                "envvar": f"CRBC_{f.name.rstrip('_').upper()}",
                 "show_envvar": False,
                 "show_default": _default_text(f.default),
             }
@@ -189,6 +190,8 @@ def _setting_parameters() -> list[inspect.Parameter]:
                 declared["autocompletion"] = completing(f.metadata["choices"])
             elif f.name == "preset":
                 declared["autocompletion"] = complete_presets
+            elif f.name == "from_":
+                declared["autocompletion"] = complete_formats
             if f.metadata["metavar"]:
                 declared["metavar"] = f.metadata["metavar"]
             elif f.metadata["choices"] and not isinstance(f.default, tuple):
@@ -215,6 +218,13 @@ def complete_methods(incomplete: str) -> list[str]:
     from crbc_cli.methods.registry import METHODS
 
     return completing(tuple(METHODS))(incomplete)
+
+
+def complete_formats(incomplete: str) -> list[str]:
+    """Shell completion of `--from`."""
+    from crbc_cli.logs.formats.registry import FORMATS
+
+    return completing(tuple(FORMATS))(incomplete)
 
 
 def complete_presets(incomplete: str) -> list[str]:

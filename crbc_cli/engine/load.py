@@ -21,7 +21,8 @@ from crbc_cli.logs.formats.parquet import polars_errors
 from crbc_cli.logs.missing import missing_columns
 from crbc_cli.logs.read import read
 from crbc_cli.logs.sources import Source
-from crbc_cli.notes import Notes, counted
+from crbc_cli.logs.tolerated import tell_report
+from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.tables import STEP_COLUMNS
 
@@ -243,7 +244,7 @@ def _load_one(
     for batch in read(source, fields, skip_bad_lines=settings.log.skip_bad_lines, report=report):
         present.update(batch.frame.collect_schema())
         frames.append(_load_batch(source, batch, by_name, keys))
-    _tell_report(source, report, notes)
+    tell_report(source.name, report, notes)
     frame = _concatenate(frames, [source.name])
     if frame.height or frame.width:
         missing = [f for f in fields if f.required and f.name not in present]
@@ -345,26 +346,3 @@ def _empty(fields: Sequence[Field], keys: Keys, frame: pl.DataFrame) -> pl.DataF
         schema["reply_digest"] = pl.String
     named = {name: dtype for name, dtype in frame.schema.items() if dtype != pl.Null}
     return pl.DataFrame(schema=schema | named)
-
-
-def _tell_report(source: Source, report: LineReport, notes: Notes) -> None:
-    if report.torn is not None:
-        notes.say(
-            "torn_line",
-            f"{source.name}:{report.torn}: last line is torn and left out",
-            warning=True,
-        )
-    if report.skipped:
-        notes.say(
-            "skipped_lines",
-            f"{source.name}: {counted(len(report.skipped), 'bad line')} left out, "
-            f"first {report.skipped[0]}",
-            warning=True,
-        )
-    if report.surrogates:
-        notes.say(
-            "surrogates",
-            f"{source.name}: lone surrogates in {counted(report.surrogates, 'line')} "
-            "replaced by U+FFFD",
-            warning=True,
-        )

@@ -49,7 +49,7 @@ def plan_outputs(
     Raises:
       OptionError, OutputError: no destination, an existing one, or two inputs for one file.
     """
-    nameless = next((s.name for s in sources if not Path(s.name).is_file()), None)
+    nameless = next((s.name for s in sources if not Path(s.name).exists()), None)
     if output is None and nameless is not None:
         if not piped:
             raise OptionError(

@@ -1,7 +1,7 @@
 """A frame that is already tabular (Parquet scan, Arrow table) -> a batch of asked-for fields."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -18,11 +18,15 @@ _PATTERN = re.compile(r"\*|\^.*\$", re.DOTALL)
 
 
 def select_fields(
-    frame: pl.LazyFrame, fields: Sequence[Field], where: Callable[[int], str]
+    frame: pl.LazyFrame,
+    fields: Sequence[Field],
+    where: Callable[[int], str],
+    json_columns: Collection[str] = (),
 ) -> Batch:
     """One lazy batch; fields the frame does not have are left out.
 
-    Dotted paths reach into structs, and into strings that hold JSON.
+    Dotted paths reach into structs, and into strings that hold JSON. Strings of `json_columns`
+    are JSON documents.
     """
     schema = frame.collect_schema()
     columns: dict[str, pl.Expr] = {}
@@ -48,7 +52,7 @@ def select_fields(
             decoded.append(from_values(field, values, where)[0])
             continue
         elif dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
-            kind = "text"
+            kind = "json" if head in json_columns else "text"
             if field.role == "value":
                 expression = expression.cast(pl.String)
         columns[field.name] = expression

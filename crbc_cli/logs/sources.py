@@ -12,8 +12,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from crbc_cli.errors import InputError, OptionError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "natural_key", "resolve"]
+__all__ = ["Source", "file_source", "natural_key", "resolve", "temporary_file"]
 
 _LOG_SUFFIXES = (
     ".parquet",
@@ -35,12 +35,17 @@ _LOG_SUFFIXES = (
     ".parquet.gz",
     ".parquet.zst",
 )
+_DUMP_SUFFIXES = (
+    *(".json", ".json.gz", ".json.zst", ".pt", ".pth", ".pkl"),
+    *(".eval", ".db", ".sqlite", ".hdf5", ".h5"),
+)
+"""Files of a folder that count where they are a known dump: much else is called so."""
+
 _COPY_BYTES = 1 << 20
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _FOREIGN = {
     b"BZh": "bzip2 data; use gzip or zstd",
     b"\xfd7zXZ": "xz data; use gzip or zstd",
-    b"PK\x03\x04": "a zip archive; name the files in it",
     b"PARE": "an encrypted Parquet file; decrypt it first",
     b"ARROW1": "an Arrow file; write it as Parquet",
     b"\xff\xff\xff\xff": "an Arrow stream; write it as Parquet",
@@ -48,6 +53,18 @@ _FOREIGN = {
     b"\xfe\xff": "UTF-16 text; write it as UTF-8",
 }
 """First bytes -> what such a file is, and what to do."""
+
+_CONTAINERS = {
+    b"PAR1": "parquet",
+    b"PK\x03\x04": "zip",
+    b"SQLite f": "sqlite",
+    b"\x89HDF": "hdf5",
+    b"\x80": "pickle",
+}
+"""First bytes -> container. JSON that is no line per record is told by its first character."""
+
+_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[|\{\s*[\r\n])")
+_HEAD_BYTES = 64
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
@@ -62,11 +79,13 @@ class Source:
 
     Attributes:
       name: the path as the user gave it, `-` for stdin; the credit table's `source_file`.
-      path: a plain, seekable file with its content (a temporary copy for stdin or compressed
-        Parquet).
-      container: "parquet", "jsonl" or "memory".
-      compression: "gzip", "zstd" or None; only for JSONL, which is decompressed while read.
+      path: a plain, seekable file with its content (a temporary copy for stdin, compressed
+        Parquet and dumps of other programs, which are turned into step tables), or a folder.
+      container: "parquet", "jsonl" or "memory"; before `crbc_cli.logs.open` has looked into it
+        also "json", "zip", "sqlite", "hdf5", "pickle" or "folder".
+      compression: "gzip", "zstd" or None; only for JSON, which is decompressed while read.
       frame: the rows themselves, for "memory".
+      format: name of the format it was turned from, "" for a step table.
     """
 
     name: str
@@ -74,6 +93,7 @@ class Source:
     container: str
     compression: str | None = None
     frame: "pl.DataFrame | None" = None
+    format: str = ""
 
     def open(self) -> IO[bytes]:
         """The decompressed bytes, from the start.
@@ -104,19 +124,26 @@ class Source:
 
         state = xxhash.xxh3_128()
         given = Path(self.name)
-        with (given if given.is_file() else self.path).open("rb") as file:
-            while block := file.read(_COPY_BYTES):
-                state.update(block)
+        inside = given.is_dir() and [p for p in sorted(given.rglob("*")) if p.is_file()]
+        for path in inside or [given if given.is_file() else self.path]:
+            with path.open("rb") as file:
+                while block := file.read(_COPY_BYTES):
+                    state.update(block)
         return state.hexdigest()
 
 
-def resolve(inputs: str | Sequence[str], stdin: IO[bytes] | None = None) -> list[Source]:
+def resolve(
+    inputs: str | Sequence[str],
+    stdin: IO[bytes] | None = None,
+    is_dump: Callable[[Path], bool] = lambda path: False,
+) -> list[Source]:
     """Sources in the order they will be read.
 
     Args:
       inputs: paths, directories, globs, `@list` files or `-`; empty means stdin if it is piped;
         a string is one input.
       stdin: stream used for `-`; the process's own by default.
+      is_dump: whether a folder is one input, or a file of a folder a known dump.
     Raises:
       InputError: nothing matches, a path is missing, or a container is not recognised.
       OptionError: no input given and stdin is a terminal.
@@ -125,10 +152,10 @@ def resolve(inputs: str | Sequence[str], stdin: IO[bytes] | None = None) -> list
         if stdin is None and sys.stdin.isatty():
             raise OptionError("no log given", todo="name a file, a directory or pipe one in")
         inputs = ["-"]
-    names = list(_expand([inputs] if isinstance(inputs, str) else inputs))
+    names = list(_expand([inputs] if isinstance(inputs, str) else inputs, is_dump))
     _refuse_undecodable(names)
     _refuse_repeats(names)
-    return [_stdin_source(stdin) if name == "-" else _file_source(name) for name in names]
+    return [_stdin_source(stdin) if name == "-" else file_source(name) for name in names]
 
 
 def _refuse_undecodable(names: Sequence[str]) -> None:
@@ -156,7 +183,9 @@ def _refuse_repeats(names: Sequence[str]) -> None:
         seen[file] = name
 
 
-def _expand(inputs: Iterable[str], lists: tuple[str, ...] = ()) -> Iterable[str]:
+def _expand(
+    inputs: Iterable[str], is_dump: Callable[[Path], bool], lists: tuple[str, ...] = ()
+) -> Iterable[str]:
     for item in inputs:
         path = Path(item)
         if item == "-":
@@ -166,11 +195,14 @@ def _expand(inputs: Iterable[str], lists: tuple[str, ...] = ()) -> Iterable[str]
         elif item.startswith("@") and not path.exists():
             if item in lists:
                 raise InputError("list of inputs names itself", item[1:])
-            yield from _expand(_read_list(item[1:]), (*lists, item))
+            yield from _expand(_read_list(item[1:]), is_dump, (*lists, item))
         elif path.is_dir():
-            found = sorted(_logs_below(path), key=natural_key)
+            if is_dump(path):
+                yield item
+                continue
+            found = sorted(_logs_below(path, is_dump), key=natural_key)
             if not found:
-                raise InputError("holds no .parquet or .jsonl file", item)
+                raise InputError("holds no .parquet or .jsonl file and no known dump", item)
             yield from found
         elif path.exists():
             yield item
@@ -190,8 +222,9 @@ def _expand(inputs: Iterable[str], lists: tuple[str, ...] = ()) -> Iterable[str]
             raise InputError("no such file or directory", item)
 
 
-def _logs_below(folder: Path) -> Iterator[str]:
-    """Log files of a folder and of those inside it, hidden ones left out.
+def _logs_below(folder: Path, is_dump: Callable[[Path], bool]) -> Iterator[str]:
+    """Log files of a folder and of those inside it, hidden ones left out, and folders in it that
+    are one dump.
 
     Raises:
       InputError: a folder cannot be listed.
@@ -202,14 +235,23 @@ def _logs_below(folder: Path) -> Iterator[str]:
 
     for where, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        if Path(where) != folder and is_dump(Path(where)):
+            folders[:] = []
+            yield where
+            continue
         for path in (Path(where, name) for name in files):
-            if path.name.endswith(_LOG_SUFFIXES) and not _is_own_output(path) and path.is_file():
+            if _is_own_output(path) or not path.is_file():
+                continue
+            if path.name.endswith(_LOG_SUFFIXES) or (
+                path.name.endswith(_DUMP_SUFFIXES) and is_dump(path)
+            ):
                 yield str(path)
 
 
 def _is_own_output(path: Path) -> bool:
     """Credit tables written beside their input are not logs."""
-    return ".credit." in path.name or path.name.startswith(".")
+    name = path.name
+    return ".credit." in name or name.startswith(".") or name.endswith(".meta.json")
 
 
 def _read_list(name: str) -> list[str]:
@@ -227,14 +269,21 @@ def _read_list(name: str) -> list[str]:
     return names
 
 
-def _file_source(name: str) -> Source:
+def file_source(name: str) -> Source:
+    """The source of one existing path.
+
+    Raises:
+      InputError: it cannot be opened, or holds something else than a log.
+    """
     path = Path(name)
+    if path.is_dir():
+        return Source(name, path, "folder")
     try:
         if not path.is_file():  # a pipe or a device gives its bytes once
             with path.open("rb") as stream:
                 path = _temporary(stream, name)
         with path.open("rb") as file:
-            head = file.read(8)
+            head = file.read(_HEAD_BYTES)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", name) from error
     return _from_head(name, path, head)
@@ -246,27 +295,29 @@ def _stdin_source(stdin: IO[bytes] | None) -> Source:
     if not path.stat().st_size:
         raise InputError("stdin is empty", "-", "name a log, or pipe one in")
     with path.open("rb") as file:
-        return _from_head("-", path, file.read(8))
+        return _from_head("-", path, file.read(_HEAD_BYTES))
 
 
 def _from_head(name: str, path: Path, head: bytes) -> Source:
-    if head.startswith(b"PAR1"):
-        return Source(name, path, "parquet")
+    known = next((kind for magic, kind in _CONTAINERS.items() if head.startswith(magic)), None)
+    if known is not None:
+        return Source(name, path, known)
     foreign = next((what for magic, what in _FOREIGN.items() if head.startswith(magic)), None)
     if foreign is not None:
         raise InputError(f"is neither JSONL nor Parquet but {foreign}", name)
     compression = next((c for magic, c in _COMPRESSIONS.items() if head.startswith(magic)), None)
     if compression is None:
-        return Source(name, path, "jsonl")
+        return Source(name, path, "json" if _JSON.match(head) else "jsonl")
     packed = Source(name, path, "jsonl", compression)
     with packed.open() as stream:
-        inside = _read(stream, name, 4)
+        inside = _read(stream, name, _HEAD_BYTES)
     if any(inside.startswith(magic) for magic in _COMPRESSIONS):
         raise InputError("is compressed twice", name, "unpack it once")
-    if inside != b"PAR1":
-        return packed
+    known = next((kind for magic, kind in _CONTAINERS.items() if inside.startswith(magic)), None)
+    if known is None:
+        return replace(packed, container="json") if _JSON.match(inside) else packed
     with packed.open() as stream:
-        return Source(name, _temporary(stream, name), "parquet")
+        return Source(name, _temporary(stream, name), known)
 
 
 def _temporary(stream: IO[bytes], source: str) -> Path:
@@ -282,6 +333,13 @@ def _temporary(stream: IO[bytes], source: str) -> Path:
             source,
             "make room there, or set TMPDIR",
         ) from error
+    return Path(name)
+
+
+def temporary_file(suffix: str) -> Path:
+    """A new empty file that is removed when the program ends."""
+    handle, name = tempfile.mkstemp(suffix=suffix, dir=_temporary_folder())
+    os.close(handle)
     return Path(name)
 
 

@@ -17,7 +17,7 @@ import polars as pl
 from crbc_cli.errors import OptionError, OutputError
 from crbc_cli.logs.columns import holds_bytes
 
-__all__ = ["METADATA_KEY", "Format", "Target", "write_lines", "write_table"]
+__all__ = ["METADATA_KEY", "Format", "Target", "parquet_metadata", "write_lines", "write_table"]
 
 METADATA_KEY = "crbc"
 Format = Literal["parquet", "jsonl", "arrow", "csv", "toml"]
@@ -248,8 +248,6 @@ def write_lines(lines: Iterable[bytes], target: Target, metadata: Mapping[str, A
 
 def _write_parquet(frames: Sequence[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:
     frame = pl.concat(frames, rechunk=False)
-    # Metadata of the Arrow schema too: pyarrow and pandas show no other.
-    schema = frame.clear().to_arrow().schema.with_metadata({METADATA_KEY: metadata})
     # Through memory: polars reports a full disk or a closed pipe without the error's number.
     encoded = io.BytesIO()
     frame.write_parquet(
@@ -257,12 +255,17 @@ def _write_parquet(frames: Sequence[pl.DataFrame], stream: IO[bytes], metadata: 
         compression="zstd",
         compression_level=3,
         row_group_size=_ROW_GROUP,
-        metadata={
-            METADATA_KEY: metadata,
-            "ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode(),
-        },
+        metadata=parquet_metadata(frame, {METADATA_KEY: metadata}),
     )
     stream.write(encoded.getbuffer())
+
+
+def parquet_metadata(frame: pl.DataFrame, metadata: Mapping[str, str]) -> dict[str, str]:
+    """Metadata of a Parquet file, in its Arrow schema too: pyarrow and pandas show no other."""
+    schema = frame.clear().to_arrow().schema.with_metadata(dict(metadata))
+    return dict(metadata) | {
+        "ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()
+    }
 
 
 def _write_arrow(frames: Sequence[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:

@@ -1,5 +1,6 @@
 """Parquet step tables, scanned lazily: only asked-for columns are decoded."""
 
+import json
 from collections.abc import Iterator, Sequence
 
 import polars as pl
@@ -10,7 +11,10 @@ from crbc_cli.logs.columns import Field
 from crbc_cli.logs.frames import select_fields
 from crbc_cli.logs.sources import Source
 
-__all__ = ["column_names", "polars_errors", "read", "scan"]
+__all__ = ["JSON_COLUMNS", "column_names", "json_columns", "polars_errors", "read", "scan"]
+
+JSON_COLUMNS = "crbc:json_columns"
+"""Metadata key: names of the columns whose strings are one JSON document each."""
 
 
 def read(source: Source, fields: Sequence[Field]) -> Iterator[Batch]:
@@ -19,7 +23,7 @@ def read(source: Source, fields: Sequence[Field]) -> Iterator[Batch]:
     Raises:
       InputError: no footer, or another defect that polars reports.
     """
-    yield select_fields(scan(source), fields, source.where)
+    yield select_fields(scan(source), fields, source.where, json_columns(source))
 
 
 def column_names(source: Source) -> list[str]:
@@ -29,6 +33,17 @@ def column_names(source: Source) -> list[str]:
       InputError: the file's footer or schema cannot be read.
     """
     return scan(source).collect_schema().names()
+
+
+def json_columns(source: Source) -> frozenset[str]:
+    """Columns that hold JSON text, as the file's metadata says.
+
+    Raises:
+      InputError: the file's footer cannot be read.
+    """
+    with polars_errors(source.name):
+        said = pl.read_parquet_metadata(source.path).get(JSON_COLUMNS)
+    return frozenset(json.loads(said)) if said else frozenset()
 
 
 def scan(source: Source) -> pl.LazyFrame:

@@ -1,0 +1,134 @@
+"""What a reader of another program's dump is, and how it says what it inferred."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from crbc_cli.errors import InputError
+from crbc_cli.logs.columns import Field, ReadRole, from_values
+from crbc_cli.logs.formats.dump import Dump
+from crbc_cli.notes import Notes
+from crbc_cli.tables import STEP_COLUMNS
+
+__all__ = ["Format", "Remarks", "step_table"]
+
+_ROLES: dict[str, ReadRole] = {
+    c.name: "value" if c.role == "text" or c.role == "any" else c.role for c in STEP_COLUMNS
+}
+_NUMBERS = (type(None), bool, int, float, str)
+
+
+@dataclass
+class Remarks:
+    """What a reader inferred, said on stderr and stored in outputs.
+
+    Attributes:
+      name: the input.
+      notes: where it is said.
+      json_columns: columns that hold one JSON document per row, as text.
+    """
+
+    name: str
+    notes: Notes
+    json_columns: set[str] = field(default_factory=set)
+
+    def say(self, code: str, text: str, *, warning: bool = False) -> None:
+        """One remark about the input; the text names what and how many."""
+        self.notes.say(code, f"{self.name}: {text}", warning=warning)
+
+
+@dataclass(frozen=True)
+class Format:
+    """One on-disk format of another program.
+
+    Attributes:
+      name: what `--from` takes.
+      title: for people.
+      writer: program and version whose writer was read.
+      recognises: whether a dump is one, told from its first record, columns, names or path; cheap,
+        and never raises.
+      read: step table of a dump, rows in file order: columns of `crbc_cli.tables.STEP_COLUMNS`,
+        the trainer's own identity columns, and `source_record` (Int64, record the row came from).
+      group, rollout, step, state: where each comes from, for the table of formats.
+      lacks: for a format that cannot carry a closure, exactly what is missing; it is read only
+        under an explicit grouping, without observations.
+      hook: adapter whose hook logs the rest; see `crbc adapter NAME --hook`.
+      whole_folder: a folder is one dump.
+    """
+
+    name: str
+    title: str
+    writer: str
+    recognises: Callable[[Dump], bool]
+    read: Callable[[Dump, Remarks], pl.DataFrame]
+    group: str = ""
+    rollout: str = ""
+    step: str = ""
+    state: str = ""
+    lacks: str = ""
+    hook: str = ""
+    whole_folder: bool = False
+
+
+def step_table(dump: Dump, rows: Sequence[Mapping[str, Any]], remarks: Remarks) -> pl.DataFrame:
+    """A table of decoded rows.
+
+    Columns of the step table come first, in its order. A column of strings, of numbers or of
+    booleans keeps its type; nested or mixed values become JSON text, which `remarks` is told.
+
+    Args:
+      dump: where the rows are from.
+      rows: one mapping per step; absent members are null.
+      remarks: of this input.
+    Raises:
+      ColumnError: a value of a type that its column cannot have.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    order = [name for name in _ROLES if name in names]
+    order += [name for name in names if name not in _ROLES]
+    records = [row.get("source_record", 0) for row in rows]
+    columns = []
+    for name in order:
+        values = [_plain(row.get(name)) for row in rows]
+        role = _ROLES.get(name) or ("value" if _is_nested(values) else "scalar")
+        series, kind = from_values(
+            Field(name, name, role), values, lambda row: dump.where(records[row])
+        )
+        if kind == "json":
+            remarks.json_columns.add(name)
+        columns.append(series)
+    return pl.DataFrame(columns)
+
+
+def _is_nested(values: Sequence[Any]) -> bool:
+    kinds = set(map(type, values)) - {type(None)}
+    numbers = kinds <= {bool} or kinds <= {int, float}
+    return not (kinds <= {str} or numbers)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays of a pickle as lists and numbers."""
+    return value if isinstance(value, _NUMBERS) else _from_array(value)
+
+
+def _from_array(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def required(record: Any, name: str, where: str) -> Any:
+    """A member that every record of the format has.
+
+    Raises:
+      InputError: it is not there.
+    """
+    if not isinstance(record, Mapping) or name not in record:
+        raise InputError(f"has no member {name}", where)
+    return record[name]
