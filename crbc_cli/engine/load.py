@@ -24,6 +24,7 @@ from crbc_cli.logs.sources import Source
 from crbc_cli.logs.tolerated import tell_report
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
+from crbc_cli.rollouts.inference import START, Before
 from crbc_cli.tables import STEP_COLUMNS
 
 __all__ = ["Loaded", "load", "needed_fields", "rules_for", "sample_texts", "within_64_bits"]
@@ -48,6 +49,7 @@ class Loaded:
       rules: what makes up an anchor.
       notes: what was tolerated or inferred so far.
       extra: columns read for one report alone, row-aligned with `frame`; they identify nothing.
+      before: what of the only input stands before these rows.
     """
 
     frame: pl.DataFrame
@@ -55,6 +57,7 @@ class Loaded:
     rules: RuleFile
     notes: Notes
     extra: pl.DataFrame
+    before: Before = START
 
     def place(self, row: int) -> str:
         """`file:line` or `file row n` of a row."""

@@ -1,5 +1,7 @@
 """`--merge-similar`: nearly equal replies of a group become one before anchors are made of them."""
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from crbc_cli.anchors.rulefile import RuleFile
@@ -8,9 +10,67 @@ from crbc_cli.methods.similarity import MOST_TEXTS, merged_texts
 from crbc_cli.notes import Notes
 from crbc_cli.rollouts.identity import Place, Rollouts
 
-__all__ = ["merge_similar"]
+__all__ = ["Similar", "merge_similar"]
 
 _KEY = ["group", "reply_key"]
+
+
+@dataclass
+class Similar:
+    """What --merge-similar did, added up over pieces of a log.
+
+    Attributes:
+      textless: name of the rules whose anchors hold no text, so that nothing was compared.
+      compared: whether anything was.
+      replies: different replies of the groups.
+      joined: how many of them joined others.
+      groups: groups in which some did.
+      chains: anchors that hold texts less alike than the threshold.
+      least: similarity of the least similar pair in one anchor.
+    """
+
+    textless: str = ""
+    compared: bool = False
+    replies: int = 0
+    joined: int = 0
+    groups: int = 0
+    chains: int = 0
+    least: float = 1.0
+
+    def add(self, later: "Similar") -> None:
+        """Adds a later piece of the same log."""
+        self.textless = self.textless or later.textless
+        self.compared |= later.compared
+        self.replies += later.replies
+        self.joined += later.joined
+        self.groups += later.groups
+        self.chains += later.chains
+        self.least = min(self.least, later.least)
+
+    def tell(self, threshold: float, notes: Notes) -> None:
+        """Says what was merged."""
+        if self.textless:
+            notes.say(
+                "merge_similar",
+                f"--merge-similar changes nothing: anchors of {self.textless} hold no text",
+                warning=True,
+            )
+        if not self.compared:
+            return
+        least = f"; the least similar pair in one anchor has {self.least:.3f}"
+        notes.say(
+            "merge_similar",
+            f"--merge-similar {threshold:g} joined {self.joined:,} of {self.replies:,} different "
+            f"replies to others, in {self.groups:,} groups" + (least if self.joined else ""),
+        )
+        if self.chains:
+            notes.say(
+                "similar_chains",
+                f"{self.chains:,} anchors merged by --merge-similar are chains: they hold texts "
+                f"less alike than {threshold:g} (down to {self.least:.3f}), joined through texts "
+                "between them; a higher threshold or a rule that cuts what differs is safer",
+                warning=True,
+            )
 
 
 def merge_similar(
@@ -19,7 +79,7 @@ def merge_similar(
     rules: RuleFile,
     threshold: float,
     place: Place,
-    notes: Notes,
+    similar: Similar,
 ) -> pl.DataFrame:
     """The step table with keys (and digests) of alike replies replaced by those of one of them.
 
@@ -32,18 +92,14 @@ def merge_similar(
       rules: what makes up the anchor.
       threshold: least similarity that merges.
       place: names a row in messages.
-      notes: told what was merged.
+      similar: counts what was merged.
     Raises:
       OptionError: a group has too many different replies to compare.
     """
     if "reply_text" not in frame.columns:
         return frame
     if "reply" not in rules.key:
-        notes.say(
-            "merge_similar",
-            f"--merge-similar changes nothing: anchors of {rules.name} hold no text",
-            warning=True,
-        )
+        similar.textless = rules.name
         return frame
     group = pl.Series("group", rollouts.group_of_row)
     wanted = [c for c in ("reply_key", "reply_digest", "reply_text") if c in frame.columns]
@@ -71,7 +127,8 @@ def merge_similar(
         )
         joined.append(table.filter(pl.col("reply_key") != pl.col("into")))
     moved = pl.concat(joined) if joined else replies.select(_KEY).clear()
-    _say(notes, threshold, replies.height, moved, chains, least)
+    groups = moved["group"].n_unique()
+    similar.add(Similar("", True, replies.height, moved.height, groups, chains, least))
     return _moved(frame, group, moved) if moved.height else frame
 
 
@@ -87,23 +144,3 @@ def _moved(frame: pl.DataFrame, group: pl.Series, moved: pl.DataFrame) -> pl.Dat
         if digest in frame.columns:
             frame = frame.with_columns(found["digest"].fill_null(frame[digest]).alias(digest))
     return frame
-
-
-def _say(
-    notes: Notes, threshold: float, replies: int, moved: pl.DataFrame, chains: int, least: float
-) -> None:
-    groups = moved["group"].n_unique()
-    notes.say(
-        "merge_similar",
-        f"--merge-similar {threshold:g} joined {moved.height:,} of {replies:,} different replies "
-        f"to others, in {groups:,} groups"
-        + (f"; the least similar pair in one anchor has {least:.3f}" if moved.height else ""),
-    )
-    if chains:
-        notes.say(
-            "similar_chains",
-            f"{chains:,} anchors merged by --merge-similar are chains: they hold texts less alike "
-            f"than {threshold:g} (down to {least:.3f}), joined through texts between them; a "
-            "higher threshold or a rule that cuts what differs is safer",
-            warning=True,
-        )

@@ -1,7 +1,7 @@
 """From loaded rows to merged processes, a chunk of groups at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import polars as pl
@@ -11,16 +11,18 @@ from crbc_cli.anchors.ids import dense_ids
 from crbc_cli.engine.anchoring import anchor_rows, without_key_columns
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.load import Loaded
-from crbc_cli.engine.merging import merge_similar
+from crbc_cli.engine.merging import Similar, merge_similar
+from crbc_cli.errors import CrbcError
 from crbc_cli.methods.trajectory import Episodes
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.process.empirical import EmpiricalProcess, Visits, build_process, renumbered
 from crbc_cli.rollouts.identity import Rollouts, arrange
-from crbc_cli.rollouts.inference import check_inferred_groups, infer_groups
+from crbc_cli.rollouts.inference import infer_groups
 from crbc_cli.rollouts.outcomes import Outcomes, read_outcomes
+from crbc_cli.rollouts.tally import Tally
 
-__all__ = ["CHUNK_ROWS", "Chunk", "Prepared", "prepare"]
+__all__ = ["CHUNK_ROWS", "Chunk", "Counted", "Prepared", "prepare"]
 
 CHUNK_ROWS = 250_000
 
@@ -111,7 +113,7 @@ class Prepared:
     def only(self, group: int) -> "Prepared":
         """The log with nothing but one group, whose numbers stay the same bit for bit."""
         mask = pl.Series(self.rollouts.group_of_row == group)
-        frame, extra, notes = self.frame.filter(mask), self.loaded.extra, Notes()
+        frame, extra = self.frame.filter(mask), self.loaded.extra
         extra = extra.filter(mask) if extra.width else extra
         loaded = replace(self.loaded, frame=self.loaded.frame.filter(mask), extra=extra)
         row = self.rollouts.row_group() == group
@@ -120,7 +122,7 @@ class Prepared:
             self,
             frame=frame,
             loaded=loaded,
-            rollouts=arrange(frame, self.settings.log, loaded.place, notes),
+            rollouts=arrange(frame, self.settings.log, loaded.place, Tally()),
             outcomes=_outcomes_of(self.outcomes, rollout, group),
             anchor_key=self.anchor_key[row],
             action_key=self.action_key[row],
@@ -131,7 +133,7 @@ class Prepared:
             next_key=self.next_key[rollout],
             has_next=self.has_next[rollout],
             continues=self.continues[rollout],
-            notes=notes,
+            notes=Notes(),
         )
 
     def _merge(self, start: int, end: int) -> Chunk:
@@ -163,43 +165,95 @@ class Prepared:
 
 
 def prepare(loaded: Loaded, settings: Settings, clock: Clock) -> Prepared:
-    """Finds rollouts, order and outcomes.
+    """Finds rollouts, order and outcomes of a whole log, and tells what was found.
 
     Raises:
       IdentityError, OutcomeError: see `crbc_cli.rollouts`.
     """
-    notes = loaded.notes
-    with clock("arrange"):
-        frame = infer_groups(loaded.frame, settings.log, loaded.place, notes)
-        rollouts = arrange(frame, settings.log, loaded.place, notes)
-        check_inferred_groups(rollouts, settings.log, notes)
-        outcomes = read_outcomes(
-            frame, rollouts, settings.outcome, settings.group_advantage, loaded.place, notes
-        )
-        _say_repeated_reward(frame, rollouts, notes)
-        threshold = settings.anchor.merge_similar
-        frame = merge_similar(frame, rollouts, loaded.rules, threshold, loaded.place, notes)
-        anchors = anchor_rows(frame, rollouts, loaded.rules)
-        continues = outcomes.cut & anchors.has_next & (settings.outcome.truncated == "bootstrap")
-        return Prepared(
-            frame=without_key_columns(frame, rollouts, anchors),
-            loaded=loaded,
-            rollouts=rollouts,
-            outcomes=outcomes,
-            anchor_key=anchors.key,
-            action_key=frame["action_key"].to_numpy()[rollouts.row],
-            has_anchor=anchors.has_anchor,
-            thought=anchors.thought,
-            invalid=_invalid_rows(frame, rollouts),
-            reward=_intermediate_rewards(frame, rollouts)
-            if settings.credit.intermediate_rewards
-            else None,
-            next_key=anchors.next_key,
-            has_next=anchors.has_next,
-            continues=continues,
-            settings=settings,
-            notes=notes,
-        )
+    counted = Counted()
+    log = counted.arranging(loaded, settings, clock)
+    counted.tell(settings, loaded.notes)
+    assert log is not None  # or telling had raised
+    return log
+
+
+@dataclass
+class Counted:
+    """What was counted while groups were arranged; add pieces of a log, then tell once.
+
+    Attributes:
+      tally: about rows and rollouts.
+      similar: about merged replies.
+      failure: the first error that is not counted.
+    """
+
+    tally: Tally = field(default_factory=Tally)
+    similar: Similar = field(default_factory=Similar)
+    failure: CrbcError | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether telling will raise, whatever comes, where `settings` make counts errors."""
+        return self.failure is not None or self.tally.clashes > 0
+
+    def arranging(self, loaded: Loaded, settings: Settings, clock: Clock) -> Prepared | None:
+        """Arranges some complete groups; None, and the failure kept, where that failed."""
+        try:
+            with clock("arrange"):
+                return _arranged(loaded, settings, self)
+        except CrbcError as error:
+            self.failure = self.failure or error
+            return None
+
+    def add(self, later: "Counted") -> None:
+        """Adds a later piece of the same log."""
+        self.tally.add(later.tally)
+        self.similar.add(later.similar)
+        self.failure = self.failure or later.failure
+
+    def tell(self, settings: Settings, notes: Notes) -> None:
+        """Says what was tolerated.
+
+        Raises:
+          CrbcError: what was counted is an error, or the failure.
+        """
+        self.tally.tell(settings.log, settings.outcome, notes)
+        if self.failure is not None:
+            raise self.failure
+        self.similar.tell(settings.anchor.merge_similar, notes)
+
+
+def _arranged(loaded: Loaded, settings: Settings, counted: Counted) -> Prepared:
+    tally, place = counted.tally, loaded.place
+    frame = infer_groups(loaded.frame, settings.log, place, tally, loaded.before)
+    rollouts = arrange(frame, settings.log, place, tally)
+    outcomes = read_outcomes(
+        frame, rollouts, settings.outcome, settings.group_advantage, place, tally
+    )
+    _count_repeated_reward(frame, rollouts, tally)
+    threshold = settings.anchor.merge_similar
+    frame = merge_similar(frame, rollouts, loaded.rules, threshold, place, counted.similar)
+    anchors = anchor_rows(frame, rollouts, loaded.rules)
+    continues = outcomes.cut & anchors.has_next & (settings.outcome.truncated == "bootstrap")
+    return Prepared(
+        frame=without_key_columns(frame, rollouts, anchors),
+        loaded=loaded,
+        rollouts=rollouts,
+        outcomes=outcomes,
+        anchor_key=anchors.key,
+        action_key=frame["action_key"].to_numpy()[rollouts.row],
+        has_anchor=anchors.has_anchor,
+        thought=anchors.thought,
+        invalid=_invalid_rows(frame, rollouts),
+        reward=_intermediate_rewards(frame, rollouts)
+        if settings.credit.intermediate_rewards
+        else None,
+        next_key=anchors.next_key,
+        has_next=anchors.has_next,
+        continues=continues,
+        settings=settings,
+        notes=loaded.notes,
+    )
 
 
 def _outcomes_of(outcomes: Outcomes, rollout: NDArray[np.bool_], group: int) -> Outcomes:
@@ -223,18 +277,12 @@ def _intermediate_rewards(frame: pl.DataFrame, rollouts: Rollouts) -> NDArray[np
     return reward
 
 
-def _say_repeated_reward(frame: pl.DataFrame, rollouts: Rollouts, notes: Notes) -> None:
+def _count_repeated_reward(frame: pl.DataFrame, rollouts: Rollouts, tally: Tally) -> None:
     """A reward column that holds the episode's reward on each row is not a step reward."""
-    if "reward" not in frame.columns:
+    if "reward" not in frame.columns or not tally.repeated:
         return
     reward = frame["reward"].fill_null(0.0).to_numpy()[rollouts.row]
     several = (rollouts.lengths > 1)[rollouts.rollout]
-    if not (several & (reward != 0)).any():
-        return
     first = reward[rollouts.offsets[:-1]][rollouts.rollout]
-    if np.array_equal(first[several], reward[several]):
-        notes.say(
-            "repeated_reward",
-            "the reward column repeats each rollout's reward on all of "
-            "its rows: it is an episode reward, so use --reward last, not sum",
-        )
+    tally.rewarded = bool((several & (reward != 0)).any())
+    tally.repeated = bool(np.array_equal(first[several], reward[several]))

@@ -7,11 +7,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crbc_cli.errors import IdentityError
-from crbc_cli.notes import Notes, counted
 from crbc_cli.options import LogOptions
+from crbc_cli.rollouts.tally import Tally
 
-__all__ = ["Place", "Rollouts", "arrange"]
+__all__ = ["Place", "Rollouts", "arrange", "group_columns"]
 
 Place = Callable[[int], str]
 """Row of the step table -> `file:line` or `file row n`."""
@@ -65,24 +64,19 @@ class Rollouts:
         return self.group[self.rollout]
 
 
-def arrange(frame: pl.DataFrame, options: LogOptions, place: Place, notes: Notes) -> Rollouts:
+def arrange(frame: pl.DataFrame, options: LogOptions, place: Place, tally: Tally) -> Rollouts:
     """Finds groups and rollouts and puts rows in canonical order.
+
+    Rows with equal (group, rollout, step) and different content clash; where that is an error it
+    is counted, so that a log is told about all of them, and the first such row stands here.
 
     Args:
       frame: step table with `source`, `group_id`, `rollout_id`, `step` and `key:*` columns.
       options: what makes a group, a rollout and an order.
       place: names a row in messages.
-      notes: told about copies and discarded rows.
-    Raises:
-      IdentityError: rows with equal (group, rollout, step) and different content.
+      tally: counts copies, discarded rows, clashes, and inferred groups by size.
     """
-    keys = [name for name in frame.columns if name.startswith("key:")]
-    group_columns = [
-        *([] if options.spanning_groups or options.spanning_rollouts else ["source"]),
-        "group_id",
-        *keys,
-    ]
-    group_of_row = _codes(frame, group_columns, sort=False)
+    group_of_row = _codes(frame, group_columns(frame.columns, options), sort=False)
     rollout_columns = [*([] if options.spanning_rollouts else ["source"]), "rollout_id"]
     with_group = frame.select(pl.Series("group", group_of_row), *rollout_columns)
     rollout_of_row = _codes(with_group, ["group", *rollout_columns], sort=True)
@@ -97,7 +91,7 @@ def arrange(frame: pl.DataFrame, options: LogOptions, place: Place, notes: Notes
         rollout, step = rollout_of_row[order], logged[order]
 
     keep, copies, discarded = _find_duplicates(
-        frame, order, rollout, step, options.on_duplicate, place, notes
+        frame, order, rollout, step, options.on_duplicate, place, tally
     )
     order, rollout, step = order[keep], rollout[keep], step[keep]
     offsets = (
@@ -106,6 +100,8 @@ def arrange(frame: pl.DataFrame, options: LogOptions, place: Place, notes: Notes
         else (np.zeros(1, np.int64))
     )
     group = group_of_row[order[offsets[:-1]]] if len(order) else np.empty(0, np.int64)
+    if options.infers_groups:
+        tally.sizes.update(np.bincount(group).tolist())
     return Rollouts(
         order,
         rollout,
@@ -117,6 +113,12 @@ def arrange(frame: pl.DataFrame, options: LogOptions, place: Place, notes: Notes
         discarded,
         group_of_row,
     )
+
+
+def group_columns(columns: Sequence[str], options: LogOptions) -> list[str]:
+    """Columns of a step table that tell groups apart."""
+    per_file = ["source"] if options.per_file else []
+    return [*per_file, "group_id", *(name for name in columns if name.startswith("key:"))]
 
 
 def _sorted_order(rollout: NDArray[np.int64], step: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -164,7 +166,7 @@ def _find_duplicates(
     step: NDArray[np.int64],
     rule: str,
     place: Place,
-    notes: Notes,
+    tally: Tally,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
     """(positions to keep, copies, discarded); see `Rollouts`."""
     same = np.zeros(len(order), bool)
@@ -193,19 +195,15 @@ def _find_duplicates(
 
     if rule == "error" and not equal.all():
         clashes = np.unique(run[~equal])
-        shown = "; ".join(
-            " and ".join(place(int(order[p])) for p in positions[run == clash][:3])
-            for clash in clashes[:4]
-        )
         row = int(order[positions[heads[clashes[0]]]])
-        group, rollout_id = frame["group_id"][row], frame["rollout_id"][row]
-        raise IdentityError(
-            f"{counted(len(clashes), 'step occurs', 'steps occur')} twice with different content, "
-            f"first group {group!r} "
-            f"rollout {rollout_id!r} step {frame['step'][row]}",
-            shown,
-            "add the column that tells them apart with --key, or choose with "
-            "--on-duplicate first|last",
+        tally.clash(
+            len(clashes),
+            [
+                " and ".join(place(int(order[p])) for p in positions[run == clash][:3])
+                for clash in clashes[:4]
+            ],
+            f"group {frame['group_id'][row]!r} rollout {frame['rollout_id'][row]!r} "
+            f"step {step[positions[heads[clashes[0]]]]}",
         )
     # Of rows equal to the winner the earliest stays and the others are its copies.
     earliest = np.empty(len(heads), np.int64)
@@ -218,14 +216,6 @@ def _find_duplicates(
     copied = lost & equal
     copies = np.stack([order[positions[copied]], new_position[winner[copied]]], axis=1)
     discarded = order[positions[lost & ~equal]]
-    if len(copies):
-        repeats = counted(len(copies), "row repeats", "rows each repeat")
-        notes.say("duplicates", f"{repeats} an earlier row and counts once")
-    if len(discarded):
-        notes.say(
-            "discarded",
-            f"{counted(len(discarded), 'row')} with different content under one "
-            f"(group, rollout, step) discarded by --on-duplicate {rule}",
-            warning=True,
-        )
+    tally.copies += len(copies)
+    tally.discarded += len(discarded)
     return keep, copies, discarded

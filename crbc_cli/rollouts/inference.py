@@ -1,36 +1,49 @@
 """Groups made by a rule the user asked for: equal columns, or a fixed stride."""
 
-from collections import Counter
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from crbc_cli.errors import IdentityError
-from crbc_cli.notes import Notes, counted
 from crbc_cli.options import LogOptions
-from crbc_cli.rollouts.identity import Place, Rollouts
+from crbc_cli.rollouts.identity import Place
+from crbc_cli.rollouts.tally import Tally
 
-__all__ = ["check_inferred_groups", "infer_groups"]
+__all__ = ["START", "Before", "infer_groups"]
+
+
+@dataclass(frozen=True)
+class Before:
+    """How much of the only input stands before a piece of it: rows, and runs of one rollout."""
+
+    rows: int = 0
+    runs: int = 0
+
+
+START = Before()
 
 
 def infer_groups(
-    frame: pl.DataFrame, options: LogOptions, place: Place, notes: Notes
+    frame: pl.DataFrame, options: LogOptions, place: Place, tally: Tally, before: Before = START
 ) -> pl.DataFrame:
     """Adds `group_id`, and `rollout_id` and `step` where each row is a rollout of its own.
+
+    A frame that has `group_id` already is given back as it is.
 
     Raises:
       IdentityError: a stride's block holds two prompts.
     """
-    if not options.infers_groups:
+    if "group_id" in frame.columns or not options.infers_groups:
         return frame
     if "rollout_id" not in frame.columns:
-        notes.say("rows_are_rollouts", "no rollout_id: each row is one rollout of one step")
-        position = pl.int_range(pl.len(), dtype=pl.Int64).over("source")
+        tally.rows_are_rollouts = True
+        position = pl.int_range(pl.len(), dtype=pl.Int64).over("source") + before.rows
         frame = frame.with_columns(position.alias("rollout_id"), pl.lit(0, pl.Int64).alias("step"))
     if options.group_by:
         return frame.with_columns(_by_columns(frame, options).alias("group_id"))
-    return _by_stride(frame, options.group_stride, place)
+    return _by_stride(frame, options.group_stride, place, before.runs)
 
 
 def _by_columns(frame: pl.DataFrame, options: LogOptions) -> pl.Series:
@@ -46,7 +59,7 @@ def _by_columns(frame: pl.DataFrame, options: LogOptions) -> pl.Series:
     ]
 
 
-def _by_stride(frame: pl.DataFrame, stride: int, place: Place) -> pl.DataFrame:
+def _by_stride(frame: pl.DataFrame, stride: int, place: Place, before: int) -> pl.DataFrame:
     begins = (
         frame.select(
             pl.any_horizontal(
@@ -62,7 +75,7 @@ def _by_stride(frame: pl.DataFrame, stride: int, place: Place) -> pl.DataFrame:
     run = np.cumsum(begins) - 1
     starts = np.flatnonzero(begins)
     first_run = np.searchsorted(source[starts], source[starts], side="left")
-    block = (np.arange(len(starts)) - first_run) // stride
+    block = (before + np.arange(len(starts)) - first_run) // stride
     prompts = frame["prompt"] if "prompt" in frame.columns else frame["reply_key"]
     heads = pl.DataFrame(
         {"row": starts, "source": source[starts], "block": block, "prompt": prompts[starts]}
@@ -77,26 +90,3 @@ def _by_stride(frame: pl.DataFrame, stride: int, place: Place) -> pl.DataFrame:
             "rollouts are missing or out of order; group by a key instead",
         )
     return frame.with_columns(pl.Series("group_id", block[run]))
-
-
-def check_inferred_groups(rollouts: Rollouts, options: LogOptions, notes: Notes) -> None:
-    """Says which rule made the groups and which sizes came out; refuses uneven ones.
-
-    Raises:
-      IdentityError: sizes differ and --allow-uneven is not given.
-    """
-    if not options.infers_groups:
-        return
-    sizes = Counter(np.bincount(rollouts.group, minlength=rollouts.groups).tolist())
-    histogram = ", ".join(f"{count} of size {size}" for size, count in sorted(sizes.items()))
-    rule = (
-        f"--group-by {','.join(options.group_by)}"
-        if options.group_by
-        else f"--group-stride {options.group_stride}"
-    )
-    text = f"{rule} gives {counted(rollouts.groups, 'group')}: {histogram}"
-    if len(sizes) > 1 and not options.allow_uneven:
-        raise IdentityError(
-            f"{text}; sizes differ", todo="group by a key, or accept them with --allow-uneven"
-        )
-    notes.say("inferred_groups", text, warning=len(sizes) > 1)

@@ -8,9 +8,9 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from crbc_cli.errors import OptionError, OutcomeError
-from crbc_cli.notes import Notes, counted
 from crbc_cli.options import GroupAdvantageOptions, OutcomeOptions
 from crbc_cli.rollouts.identity import Place, Rollouts
+from crbc_cli.rollouts.tally import Tally
 from crbc_cli.tables import GROUP_STATUSES
 
 __all__ = ["Outcomes", "group_status", "read_outcomes"]
@@ -50,13 +50,13 @@ def read_outcomes(
     options: OutcomeOptions,
     advantage: GroupAdvantageOptions,
     place: Place,
-    notes: Notes,
+    tally: Tally,
 ) -> Outcomes:
-    """Outcome, ending and reward of each rollout, from its last row.
+    """Outcome, ending and reward of each rollout, from its last row; `tally` counts the unscored.
 
     Raises:
-      OutcomeError: no outcome column and no rule, unscored rollouts under --unscored error, a
-        boundary value outside [0, 1], or a rule that ends rollouts the log cannot tell apart.
+      OutcomeError: no outcome column and no rule, a boundary value outside [0, 1], or a rule that
+        ends rollouts the log cannot tell apart.
       OptionError: --success-when cannot be parsed or is not a condition.
     """
     last = frame[rollouts.last]
@@ -68,7 +68,7 @@ def read_outcomes(
     success = outcome.fill_null(False).to_numpy() & scored
     unscored = np.flatnonzero(~scored)
     if len(unscored):
-        _report_unscored(unscored, rollouts, options, place, notes)
+        tally.unscore(len(unscored), place(int(rollouts.last[unscored[0]])))
         if options.unscored == "fail":
             scored = np.ones_like(scored)
     cut = ~success & scored & _cut(last, options)
@@ -113,29 +113,6 @@ def _outcome(last: pl.DataFrame, options: OutcomeOptions) -> pl.Series:
             todo='compare something, for example "reward >= 1"',
         )
     return outcome.cast(pl.Boolean)
-
-
-def _report_unscored(
-    unscored: NDArray[np.int64],
-    rollouts: Rollouts,
-    options: OutcomeOptions,
-    place: Place,
-    notes: Notes,
-) -> None:
-    where = place(int(rollouts.last[unscored[0]]))
-    what = counted(len(unscored), "rollout has", "rollouts have") + " no outcome"
-    if options.unscored == "error":
-        raise OutcomeError(
-            f"{what}, the first ends here",
-            where,
-            "mend the log, or use --unscored exclude|fail",
-        )
-    fate = "left out" if options.unscored == "exclude" else "taken as failures"
-    notes.say(
-        "unscored",
-        f"{what}: {fate} (first ends at {where})",
-        warning=True,
-    )
 
 
 def _cut(last: pl.DataFrame, options: OutcomeOptions) -> NDArray[np.bool_]:
