@@ -12,6 +12,7 @@ from typing import IO
 import polars as pl
 
 from crbc_cli.errors import CrbcError, IdentityError, InputError
+from crbc_cli.logs.encode import parquet_metadata
 from crbc_cli.logs.formats.dump import Dump
 from crbc_cli.logs.formats.format import Format, Remarks
 from crbc_cli.logs.formats.parquet import JSON_COLUMNS
@@ -19,7 +20,6 @@ from crbc_cli.logs.formats.registry import format_named, names, recognise
 from crbc_cli.logs.read import available_columns
 from crbc_cli.logs.sources import Source, file_source, resolve, temporary_file
 from crbc_cli.logs.tolerated import tell_report
-from crbc_cli.logs.write import parquet_metadata
 from crbc_cli.notes import Notes
 from crbc_cli.options import LogOptions
 

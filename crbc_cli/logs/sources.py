@@ -4,8 +4,6 @@ Paths, directories, quoted globs, `@list.txt` and `-` become `Source`s. File nam
 (9 before 10). Compression and container are found by their first bytes, never by the suffix.
 """
 
-import atexit
-import functools
 import glob
 import io
 import os
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from crbc_cli.errors import InputError, OptionError
+from crbc_cli.logs.scratch import scratch_folder
 
 if TYPE_CHECKING:
     import polars as pl
@@ -323,7 +322,7 @@ def _from_head(name: str, path: Path, head: bytes) -> Source:
 def _temporary(stream: IO[bytes], source: str) -> Path:
     """Copies a stream to a file that is removed when the program ends."""
     try:
-        handle, name = tempfile.mkstemp(dir=_temporary_folder())
+        handle, name = tempfile.mkstemp(dir=scratch_folder())
         with os.fdopen(handle, "wb") as file:
             while block := _read(stream, source):
                 file.write(block)
@@ -350,10 +349,3 @@ def _read(stream: IO[bytes], source: str, size: int = _COPY_BYTES) -> bytes:
         raise InputError(
             f"cannot be read ({error})", source, "check that the writer finished it"
         ) from error
-
-
-@functools.cache
-def _temporary_folder() -> str:
-    folder = tempfile.TemporaryDirectory(prefix="crbc-")
-    atexit.register(folder.cleanup)
-    return folder.name

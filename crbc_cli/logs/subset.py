@@ -1,8 +1,6 @@
 """Some rows of inputs, unchanged, in the inputs' own format."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import IO, Any
@@ -17,7 +15,6 @@ from crbc_cli.logs.write import METADATA_KEY, Target, write_lines
 __all__ = ["write_subset"]
 
 _BATCH_ROWS = 1 << 16
-_IN_MEMORY = 1 << 26
 
 
 def write_subset(
@@ -47,14 +44,7 @@ def write_subset(
         write_lines(_lines(sources, kept, skip_bad_lines), target, metadata)
     else:
         with target.open() as stream:
-            if not target.is_stream:
-                _copy_parquet(sources, kept, stream, metadata)
-                return
-            # A pipe cannot take back what it was given before a page turned out to be damaged.
-            with tempfile.SpooledTemporaryFile(_IN_MEMORY) as whole:
-                _copy_parquet(sources, kept, whole, metadata)
-                whole.seek(0)
-                shutil.copyfileobj(whole, stream)
+            _copy_parquet(sources, kept, stream, metadata)
 
 
 def _lines(

@@ -1,14 +1,15 @@
 """Tables -> files and pipes: whole or not at all."""
 
-import base64
-import io
 import json
 import os
+import secrets
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from glob import escape as glob_escape
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -16,8 +17,18 @@ import polars as pl
 
 from crbc_cli.errors import OptionError, OutputError
 from crbc_cli.logs.columns import holds_bytes
+from crbc_cli.logs.encode import Encoder, encoder
+from crbc_cli.logs.scratch import remove_unlocked, unfinished
 
-__all__ = ["METADATA_KEY", "Format", "Target", "parquet_metadata", "write_lines", "write_table"]
+__all__ = [
+    "METADATA_KEY",
+    "Format",
+    "TableWriter",
+    "Target",
+    "open_table",
+    "write_lines",
+    "write_table",
+]
 
 METADATA_KEY = "crbc"
 Format = Literal["parquet", "jsonl", "arrow", "csv", "toml"]
@@ -30,8 +41,8 @@ _SUFFIXES: dict[str, Format] = {
     ".arrows": "arrow",
     ".csv": "csv",
 }
-# Row groups this small keep the writer's memory flat; the size never depends on threads.
-_ROW_GROUP = 1 << 18
+_TEMPORARY = ".crbc.tmp"
+_IN_MEMORY = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -127,9 +138,13 @@ class Target:
         """
         try:
             if self.is_stream:
-                with self._stream() as stream:
-                    yield stream
-                    stream.flush()
+                # A pipe cannot take back what it was given before something went wrong.
+                with tempfile.SpooledTemporaryFile(_IN_MEMORY) as whole:
+                    yield whole
+                    whole.seek(0)
+                    with self._stream() as stream:
+                        shutil.copyfileobj(whole, stream, 1 << 20)
+                        stream.flush()
             else:
                 with self._replacement() as stream:
                     yield stream
@@ -151,20 +166,25 @@ class Target:
         path = Path(os.path.realpath(self.name))  # a link stays a link
         if self.make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
-        handle = tempfile.NamedTemporaryFile(  # noqa: SIM115 - renamed, so not deleted
-            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False
-        )
-        try:
-            with handle:
-                yield handle
-                handle.flush()
-                os.fsync(handle.fileno())
-            _take_place(handle.name, path)
-        finally:
-            Path(handle.name).unlink(missing_ok=True)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_TEMPORARY}")
+        with unfinished(temporary) as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+            if self.beside is not None:  # it says how the old file was made
+                Path(self.beside.name).unlink(missing_ok=True)
+            _take_place(temporary, path)
+
+    def clean(self) -> None:
+        """Removes what killed runs left beside this file: temporary files nobody holds open."""
+        for target in filter(None, (self, self.beside)):
+            path = Path(os.path.realpath(target.name))
+            with suppress(OSError):
+                for left in path.parent.glob(f".{glob_escape(path.name)}.*{_TEMPORARY}"):
+                    remove_unlocked(left)
 
 
-def _take_place(temporary: str, path: Path) -> None:
+def _take_place(temporary: Path, path: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     os.chmod(temporary, 0o666 & ~umask)
@@ -172,44 +192,74 @@ def _take_place(temporary: str, path: Path) -> None:
 
 
 @contextmanager
-def _opened(target: Target, metadata: str) -> Iterator[IO[bytes]]:
-    """The target's stream; metadata beside it appears together with it."""
-    beside = target.beside
-    with target.open() as stream, nullcontext() if beside is None else beside.open() as note:
-        yield stream
-        if note is not None:
-            note.write(metadata.encode() + b"\n")
+def _opened(target: Target) -> Iterator[tuple[IO[bytes], IO[bytes] | None]]:
+    """The target's stream and that of the metadata beside it, which takes its place last."""
+    with ExitStack() as last, ExitStack() as first:
+        stream = first.enter_context(target.open())
+        beside = target.beside
+        yield stream, None if beside is None else last.enter_context(beside.open())
+
+
+class TableWriter:
+    """One table, written as its rows come; bytes do not depend on how they come."""
+
+    def __init__(self, target: Target, stream: IO[bytes], note: IO[bytes] | None) -> None:
+        self._target = target
+        self._stream = stream
+        self._note = note
+        self._encoder: Encoder | None = None
+
+    def write(self, frame: pl.DataFrame) -> None:
+        """Appends rows; all frames have one schema, but for JSONL.
+
+        Raises:
+          OutputError: a column the format has no type for.
+        """
+        if self._encoder is None or self._target.format == "jsonl":
+            _refuse_types(frame.schema, self._target)
+        if self._encoder is None:
+            self._encoder = encoder(self._target.format, self._stream, frame)
+        self._encoder.write(frame)
+
+    def line(self, line: bytes) -> None:
+        """Appends one line of text."""
+        self._stream.write(line)
+        self._stream.write(b"\n")
+
+    def finish(self, metadata: Mapping[str, Any]) -> None:
+        """Ends the table; `metadata` says how it was made. It stands under the key `crbc` as JSON
+        in Parquet and Arrow, beside the file as `NAME.meta.json` for JSONL and CSV."""
+        text = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
+        if self._encoder is not None:
+            self._encoder.finish({METADATA_KEY: text})
+        if self._note is not None:
+            self._note.write(text.encode() + b"\n")
+
+
+@contextmanager
+def open_table(target: Target) -> Iterator[TableWriter]:
+    """A writer for `target`, which appears under its name only when finished.
+
+    Raises:
+      OutputError: it cannot be written.
+    """
+    with _opened(target) as (stream, note):
+        yield TableWriter(target, stream, note)
 
 
 def write_table(
-    frames: Sequence[pl.DataFrame], target: Target, metadata: Mapping[str, Any]
+    frames: Iterable[pl.DataFrame], target: Target, metadata: Mapping[str, Any]
 ) -> None:
-    """Writes frames of one schema as one table.
+    """Writes at least one frame as one table; see `TableWriter`.
 
-    Args:
-      frames: at least one frame, in order; for JSONL columns may differ.
-      target: destination.
-      metadata: how the table was made; stored under the key `crbc` as JSON in Parquet and Arrow,
-        beside the file as `NAME.meta.json` for JSONL and CSV.
     Raises:
       OutputError: it cannot be written, or has a column the format has no type for; nothing is
         left under the final name.
     """
-    for frame in frames:
-        _refuse_types(frame.schema, target)
-    text = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
-    with _opened(target, text) as stream:
-        match target.format:
-            case "parquet":
-                _write_parquet(frames, stream, text)
-            case "arrow":
-                _write_arrow(frames, stream, text)
-            case "jsonl":
-                for piece in _pieces(frames):
-                    stream.write(piece.write_ndjson().encode())
-            case "csv":
-                for number, piece in enumerate(_pieces(frames)):
-                    stream.write(piece.write_csv(include_header=number == 0).encode())
+    with open_table(target) as writer:
+        for frame in frames:
+            writer.write(frame)
+        writer.finish(metadata)
 
 
 def _refuse_types(schema: Mapping[str, Any], target: Target) -> None:
@@ -240,47 +290,7 @@ def _holds_wide(dtype: Any) -> bool:
 
 def write_lines(lines: Iterable[bytes], target: Target, metadata: Mapping[str, Any]) -> None:
     """Writes JSON lines; metadata goes beside the file. Raises OutputError as `write_table`."""
-    with _opened(target, json.dumps(metadata, ensure_ascii=False, sort_keys=True)) as stream:
+    with open_table(target) as writer:
         for line in lines:
-            stream.write(line)
-            stream.write(b"\n")
-
-
-def _write_parquet(frames: Sequence[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:
-    frame = pl.concat(frames, rechunk=False)
-    # Through memory: polars reports a full disk or a closed pipe without the error's number.
-    encoded = io.BytesIO()
-    frame.write_parquet(
-        encoded,
-        compression="zstd",
-        compression_level=3,
-        row_group_size=_ROW_GROUP,
-        metadata=parquet_metadata(frame, {METADATA_KEY: metadata}),
-    )
-    stream.write(encoded.getbuffer())
-
-
-def parquet_metadata(frame: pl.DataFrame, metadata: Mapping[str, str]) -> dict[str, str]:
-    """Metadata of a Parquet file, in its Arrow schema too: pyarrow and pandas show no other."""
-    schema = frame.clear().to_arrow().schema.with_metadata(dict(metadata))
-    return dict(metadata) | {
-        "ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()
-    }
-
-
-def _write_arrow(frames: Sequence[pl.DataFrame], stream: IO[bytes], metadata: str) -> None:
-    import pyarrow as pa
-
-    writer = None
-    for frame in frames:
-        table = frame.to_arrow().replace_schema_metadata({METADATA_KEY: metadata})
-        writer = writer or pa.ipc.new_stream(stream, table.schema)
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
-
-
-def _pieces(frames: Sequence[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Frames cut into pieces whose text fits in memory; an empty table is one empty piece."""
-    for frame in frames:
-        yield from frame.iter_slices(1 << 15) if frame.height else (frame,)
+            writer.line(line)
+        writer.finish(metadata)
