@@ -337,7 +337,7 @@ def _temporary(stream: IO[bytes], source: str) -> Path:
 
 def temporary_file(suffix: str) -> Path:
     """A new empty file that is removed when the program ends."""
-    handle, name = tempfile.mkstemp(suffix=suffix, dir=_temporary_folder())
+    handle, name = tempfile.mkstemp(suffix=suffix, dir=scratch_folder())
     os.close(handle)
     return Path(name)
 
