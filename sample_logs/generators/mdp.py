@@ -151,9 +151,21 @@ def calibrated_policy(
     target: float,
     step_limit: int,
     strength_range: tuple[float, float],
-    halvings: int = 14,
 ) -> FloatArray:
-    """The softmax policy whose success probability comes closest to `target`, by bisection.
+    """The softmax policy at `calibrated_strength`; behaviour probabilities, shape (n_pairs,)."""
+    strength = calibrated_strength(mdp, logits_at, target, step_limit, strength_range)
+    return softmax_policy(mdp, logits_at(strength))
+
+
+def calibrated_strength(
+    mdp: EnumeratedMdp,
+    logits_at: Callable[[float], FloatArray],
+    target: float,
+    step_limit: int,
+    strength_range: tuple[float, float],
+    halvings: int = 14,
+) -> float:
+    """The strength whose success probability comes closest to `target`, by bisection.
 
     Args:
       mdp: the process.
@@ -163,9 +175,6 @@ def calibrated_policy(
       strength_range: lowest and highest strength tried; the nearer end is taken if the target lies
         outside.
       halvings: number of bisection rounds.
-
-    Returns:
-      Behaviour probabilities, shape (n_pairs,).
     """
     low, high = strength_range
     for _ in range(halvings):
@@ -175,7 +184,7 @@ def calibrated_policy(
             low = middle
         else:
             high = middle
-    return softmax_policy(mdp, logits_at((low + high) / 2))
+    return (low + high) / 2
 
 
 def sample_rollout(

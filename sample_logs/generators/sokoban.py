@@ -42,7 +42,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from .mdp import BoolArray, EnumeratedMdp, FloatArray, IntArray, calibrated_policy, sample_rollout
+from .mdp import (
+    BoolArray,
+    EnumeratedMdp,
+    FloatArray,
+    IntArray,
+    calibrated_strength,
+    sample_rollout,
+    softmax_policy,
+)
 from .truth_log import (
     TRUTH_SCHEMA,
     Row,
@@ -112,7 +120,20 @@ def make_tasks(
 
 
 def make_task(seed: int, index: int, box_count: int) -> SokobanTask:
-    """Draws rooms until one can be solved in SHORTEST_SOLUTION to LONGEST_SOLUTION actions."""
+    """A room of `draw_room` with the behaviour policy that acts in it, and its exact values."""
+    task_id, room, states, mdp = draw_room(seed, index, box_count)
+    policy = behaviour_policy(mdp, np.random.default_rng([seed, index, box_count]))
+    return SokobanTask(task_id, room, states, Truth.solve(mdp, policy, STEP_LIMIT))
+
+
+def draw_room(
+    seed: int, index: int, box_count: int
+) -> tuple[str, Room, list[State], EnumeratedMdp]:
+    """Draws rooms until one can be solved in SHORTEST_SOLUTION to LONGEST_SOLUTION actions.
+
+    Returns:
+      The room's name, the room, its states and the process over them.
+    """
     attempts = count_up()
     while True:
         attempt = next(attempts)
@@ -122,9 +143,8 @@ def make_task(seed: int, index: int, box_count: int) -> SokobanTask:
             continue
         states, mdp = enumerate_room(room)
         if SHORTEST_SOLUTION <= mdp.distance_to_goal()[0] <= LONGEST_SOLUTION:
-            policy = behaviour_policy(mdp, np.random.default_rng([seed, index, box_count]))
-            task_id = f"sokoban-{ROOM_SIZE}x{ROOM_SIZE}-boxes{box_count}-room{room_seed}"
-            return SokobanTask(task_id, room, states, Truth.solve(mdp, policy, STEP_LIMIT))
+            name = f"sokoban-{ROOM_SIZE}x{ROOM_SIZE}-boxes{box_count}-room{room_seed}"
+            return name, room, states, mdp
 
 
 def make_room(seed: int, box_count: int) -> Room | None:
@@ -205,16 +225,23 @@ def moved(room: Room, state: State, direction: str) -> State:
 
 def behaviour_policy(mdp: EnumeratedMdp, rng: np.random.Generator) -> FloatArray:
     """The calibrated softmax policy described above; probabilities of shape (n_pairs,)."""
+    return behaviour_policies(mdp, rng, skills=(0.0,))[0]
+
+
+def behaviour_policies(
+    mdp: EnumeratedMdp, rng: np.random.Generator, skills: Sequence[float]
+) -> list[FloatArray]:
+    """Policies that differ in strength only: the calibrated one plus each of `skills`."""
     preference = PREFERENCE_SCALE * rng.normal(size=len(mdp.pair_source))
     bumps = mdp.pair_source == mdp.pair_successor
     progress = np.where(bumps, WALL_BUMP_PROGRESS, mdp.progress())
-    return calibrated_policy(
-        mdp,
-        lambda strength: strength * progress + preference,
-        target=float(rng.uniform(*SUCCESS_RANGE)),
-        step_limit=STEP_LIMIT,
-        strength_range=STRENGTH_RANGE,
-    )
+
+    def logits_at(strength: float) -> FloatArray:
+        return strength * progress + preference
+
+    target = float(rng.uniform(*SUCCESS_RANGE))
+    strength = calibrated_strength(mdp, logits_at, target, STEP_LIMIT, STRENGTH_RANGE)
+    return [softmax_policy(mdp, logits_at(strength + skill)) for skill in skills]
 
 
 def state_text(state: State) -> str:

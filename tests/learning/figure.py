@@ -1,0 +1,79 @@
+"""Learning curves as SVG: held-out success over updates, mean over seeds and its 95 % interval.
+
+    python tests/learning/figure.py        # tests/learning/results -> sample_logs/figures
+
+Needs altair and vl-convert-python. The same results give the same bytes.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import tables
+
+FIGURE = Path(__file__).parents[2] / "sample_logs" / "figures" / "learning.svg"
+COLOURS = {
+    "grpo": "#6b6b6b",
+    "gigpo": "#e69f00",
+    "graphgpo": "#009e73",
+    "crbc K=0": "#56b4e9",
+    "crbc K=inf": "#0072b2",
+}
+"""Of Okabe and Ito, told apart by colour-blind eyes as well."""
+
+
+def curves(done: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Mean and 95 % interval (Student's t over seeds) of each method at each measurement."""
+    rows = []
+    for method in dict.fromkeys(run["method"] for run in done["runs"]):
+        own = [run for run in done["runs"] if run["method"] == method]
+        for index, update in enumerate(own[0]["updates"]):
+            values = [run["held_out"][index] for run in own]
+            mean, half = statistics.fmean(values), tables.half_width(values)
+            rows.append(
+                {
+                    "credit": method,
+                    "update": update,
+                    "mean": round(mean, 5),
+                    "low": round(mean - half, 5),
+                    "high": round(mean + half, 5),
+                }
+            )
+    return rows
+
+
+def chart(done: Mapping[str, Any]) -> alt.LayerChart:
+    """The figure."""
+    rows = curves(done)
+    shown = [method for method in COLOURS if any(row["credit"] == method for row in rows)]
+    scale = alt.Scale(domain=shown, range=[COLOURS[method] for method in shown])
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("update:Q", title="policy updates"),
+        color=alt.Color("credit:N", scale=scale, title="credit"),
+    )
+    band = base.mark_area(opacity=0.15).encode(
+        y=alt.Y("low:Q", title="success on held-out rooms", axis=alt.Axis(format="%")),
+        y2="high:Q",
+    )
+    line = base.mark_line(strokeWidth=2).encode(y="mean:Q")
+    return (
+        alt.layer(band, line)
+        .properties(width=520, height=300, background="white")
+        .configure_axis(grid=True, gridOpacity=0.4)
+        .configure_view(stroke=None)
+    )
+
+
+def main() -> None:
+    """Writes the figure."""
+    FIGURE.parent.mkdir(parents=True, exist_ok=True)
+    chart(tables.read("training")).save(FIGURE)
+    print(FIGURE)
+
+
+if __name__ == "__main__":
+    main()

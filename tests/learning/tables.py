@@ -1,0 +1,272 @@
+"""The numbers of both studies as Markdown tables; needs no torch, no environment.
+
+    python tests/learning/tables.py        # the tables of the README from tests/learning/results
+
+`tests/readme_tables.py` puts them into the README.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from scipy import stats
+
+RESULTS = Path(__file__).parent / "results"
+NORMAL = 1.96
+
+ROWS = {
+    "grpo": "GRPO",
+    "rloo": "RLOO",
+    "gigpo": "GiGPO γ .95",
+    "gigpo_98": "GiGPO γ .98",
+    "gigpo_std": "GiGPO γ .95, std",
+    "g2po": "G2PO",
+    "g2po_std": "G2PO, std",
+    "graphgpo_1": "GraphGPO ω .1",
+    "graphgpo_8": "GraphGPO ω .8",
+    "bepo": "Gated-BEPO",
+    "hgpo": "HGPO",
+    "rtmc": "RTMC",
+    "rewardflow": "RewardFlow",
+    **{f"k{depth}": f"CRBC K={depth}" for depth in (*range(9), "inf")},
+    "k8 boot": "CRBC K=8, bootstrapped ends",
+    "kinf boot": "CRBC K=inf, bootstrapped ends",
+    "as3": "A_S K=3",
+    "as": "A_S K=inf",
+    "as boot": "A_S K=inf, bootstrapped ends",
+    "sigma": "A/σ K=inf",
+    "mix": "A_G + 5 A_S",
+    "graph_mix": "A_G + GraphGPO ω .1",
+}
+"""Row of the fidelity table -> its name. CRBC K is the raw credit."""
+
+COLUMNS = {
+    ("exact", 4): "exact, G=4",
+    ("exact", 8): "exact, G=8",
+    ("exact", 16): "exact, G=16",
+    ("untimed", 8): "untimed",
+    ("view", 8): "aliased",
+    ("skill 0.75", 8): "skill ±.75",
+    ("skill 1.5", 8): "skill ±1.5",
+}
+"""(setting, group size) -> head of its column; G = 8 where nothing is said."""
+
+PAIRS = (
+    ("kinf", "gigpo"),
+    ("kinf", "gigpo_std"),
+    ("k3", "k0"),
+    ("kinf", "k3"),
+    ("k8", "kinf"),
+    ("graphgpo_1", "kinf"),
+    ("g2po", "kinf"),
+    ("as", "kinf"),
+    ("as", "sigma"),
+    ("gigpo_std", "gigpo"),
+    ("kinf boot", "kinf"),
+    ("as boot", "as"),
+    ("mix", "as"),
+    ("mix", "grpo"),
+    ("graph_mix", "mix"),
+)
+"""Differences that are kept and shown: row less row."""
+
+
+def write(done: Mapping[str, Any], path: Path) -> None:
+    """JSON with one line per row of its lists."""
+    parts = []
+    for key, value in done.items():
+        if isinstance(value, list):
+            lines = ",\n".join("  " + json.dumps(row) for row in value)
+            parts.append(f" {json.dumps(key)}: [\n{lines}\n ]")
+        else:
+            parts.append(f" {json.dumps(key)}: {json.dumps(value)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
+
+
+def read(name: str) -> dict[str, Any]:
+    """Results kept in this folder."""
+    done: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+    return done
+
+
+def versions(crbc: Sequence[str]) -> dict[str, str]:
+    """What the numbers depend on."""
+    program = subprocess.run([*crbc, "--version"], capture_output=True, text=True, check=True)
+    found = {"crbc": program.stdout.split()[-1], "python": platform.python_version()}
+    for package in ("torch", "numpy", "scipy", "polars", "pyarrow", "gym-sokoban"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found | {"machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def number(value: float) -> str:
+    """Three decimals without a leading zero."""
+    return f"{value:.3f}".replace("0.", ".", 1)
+
+
+# --- fidelity -------------------------------------------------------------------------------------
+
+
+def fidelity(done: Mapping[str, Any]) -> str:
+    """Mean cosine ± half of its 95 % interval of every row; the best of a column is bold."""
+    found = {(c["row"], c["setting"], c["size"]): c for c in done["cells"]}
+    best = {
+        column: max(found[row, *column]["cosine"] for row in ROWS if (row, *column) in found)
+        for column in COLUMNS
+    }
+    rows = []
+    for row, name in ROWS.items():
+        line = [name]
+        for column in COLUMNS:
+            cell = found[row, *column]
+            mean = number(cell["cosine"])
+            shown = f"**{mean}**" if cell["cosine"] == best[column] else mean
+            line.append(f"{shown} ±{number(NORMAL * cell['cosine_se'])}")
+        rows.append(line)
+    return markdown(["step term", *COLUMNS.values()], rows)
+
+
+def fidelity_differences(done: Mapping[str, Any]) -> str:
+    """Paired differences of the cosine; bold where the interval leaves out 0."""
+    found = {(d["a"], d["b"], d["setting"], d["size"]): d for d in done["differences"]}
+    rows = []
+    for a, b in PAIRS:
+        line = [f"{ROWS[a]} − {ROWS[b]}"]
+        for column in COLUMNS:
+            cell = found[a, b, *column]
+            line.append(signed(cell["cosine"], NORMAL * cell["cosine_se"]))
+        rows.append(line)
+    return markdown(["difference", *COLUMNS.values()], rows)
+
+
+def fidelity_facts(done: Mapping[str, Any]) -> str:
+    """Size, seed and time of the study in one sentence."""
+    rows = sum(log["rows"] for log in done["logs"].values())
+    seconds = done["seconds"]
+    return (
+        f"{done['rooms']} rooms of {done['rollouts']} rollouts, seed {done['seed']}, {rows:,} rows"
+        f" in {len(done['logs'])} logs; {100 * done['logs']['skill-0']['aliased_view']:.0f} % of"
+        f" the steps have an aliased view. {seconds['in all'] / 60:.1f} minutes,"
+        f" {seconds['making the logs']:.0f} s of them for making the logs"
+        f" ({machine(done)}).\n"
+    )
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def training(done: Mapping[str, Any], baselines: Sequence[str] = ("grpo", "gigpo")) -> str:
+    """Held-out success of each method: last, area under the curve, and paired differences.
+
+    The area is the mean of the curve over updates (trapezoids). ± is half of the 95 % interval of
+    Student's t over seeds.
+    """
+    methods = list(dict.fromkeys(run["method"] for run in done["runs"]))
+    seeds = sorted({run["seed"] for run in done["runs"]})
+    runs = {(run["method"], run["seed"]): run for run in done["runs"]}
+    seeds = [seed for seed in seeds if all((method, seed) in runs for method in methods)]
+    measures = {"final": lambda run: run["held_out"][-1], "area": area}
+    shown = [name for name in baselines if name in methods]
+    header = ["credit", "final", *(f"− {name}" for name in shown)]
+    header += ["area", *(f"− {name}" for name in shown)]
+    rows = []
+    for method in methods:
+        line = [method]
+        for measure in measures.values():
+            own = [measure(runs[method, seed]) for seed in seeds]
+            line.append(f"{number(statistics.fmean(own))} ±{number(half_width(own))}")
+            for baseline in shown:
+                other = [measure(runs[baseline, seed]) for seed in seeds]
+                gaps = [x - y for x, y in zip(own, other, strict=True)]
+                same = method == baseline
+                line.append("" if same else signed(statistics.fmean(gaps), half_width(gaps)))
+        rows.append(line)
+    return markdown(header, rows)
+
+
+def area(run: Mapping[str, Any]) -> float:
+    """Mean height of the curve of held-out success."""
+    x, y = run["updates"], run["held_out"]
+    pieces = zip(x, x[1:], y, y[1:], strict=False)
+    return float(sum((b - a) * (p + q) / 2 for a, b, p, q in pieces) / (x[-1] - x[0]))
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half of the 95 % interval of the mean, Student's t; NaN for a single value."""
+    if len(values) < 2:
+        return float("nan")
+    quantile = float(stats.t.ppf(0.975, len(values) - 1))
+    return float(quantile * statistics.stdev(values) / len(values) ** 0.5)
+
+
+def training_seconds(done: Mapping[str, Any]) -> str:
+    """Where an update's time goes: medians over updates, averaged over runs, and shares."""
+    parts = {
+        "sample": "sampling",
+        "optimise": "policy update",
+        "start": "start of `crbc`",
+        "files": "log and credit, files and pipe",
+        "credit": "credit construction",
+    }
+    methods = list(dict.fromkeys(run["method"] for run in done["runs"]))
+    rows = []
+    for method in methods:
+        own = [run["median_seconds"] for run in done["runs"] if run["method"] == method]
+        mean = {part: statistics.fmean(one[part] for one in own) for part in parts}
+        share = mean["credit"] / sum(mean.values())
+        rows.append([method, *(f"{mean[part]:.3f}" for part in parts), f"{100 * share:.1f} %"])
+    return markdown(["seconds per update", *parts.values(), "its share"], rows)
+
+
+def training_facts(done: Mapping[str, Any]) -> str:
+    """Size and time of the study in one sentence."""
+    plan, runs = done["plan"], done["runs"]
+    start = statistics.fmean(run["held_out"][0] for run in runs)
+    seconds = sum(sum(run["seconds"].values()) for run in runs)
+    seeds = {run["seed"] for run in runs}
+    return (
+        f"{len(runs)} runs ({len(seeds)} seeds), each {plan['updates']} updates of {plan['groups']}"
+        f" groups of {plan['size']} rollouts; {plan['rooms']} training and {plan['held_out']}"
+        f" held-out rooms; held-out success at the start {number(start)}."
+        f" {seconds / 60:.0f} minutes in all ({machine(done)}).\n"
+    )
+
+
+def signed(mean: float, half: float) -> str:
+    """A difference with its sign; bold where the interval leaves out 0."""
+    text = ("+" if mean >= 0 else "−") + number(abs(mean))
+    return f"{f'**{text}**' if abs(mean) > half else text} ±{number(half)}"
+
+
+def machine(done: Mapping[str, Any]) -> str:
+    """Program and machine of a study."""
+    return f"crbc {done['versions']['crbc']}, {done['versions']['machine']}"
+
+
+def main() -> None:
+    """Prints all tables."""
+    done = read("fidelity")
+    print(fidelity(done), fidelity_differences(done), fidelity_facts(done), sep="\n")
+    done = read("training")
+    print(training(done), training_seconds(done), training_facts(done), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
