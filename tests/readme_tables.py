@@ -11,6 +11,7 @@ from pathlib import Path
 from crbc_cli.methods.registry import describe
 from crbc_cli.options import flag_of, option_groups
 from crbc_cli.tables import ANCHOR_ID, CREDIT_COLUMNS, GROUP_STATUSES, REASONS, STEP_COLUMNS
+from crbc_cli.trainers.targets import TARGETS
 
 README = Path(__file__).parent.parent / "README.md"
 PART = re.compile(r"(<!-- (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
@@ -73,7 +74,33 @@ def methods() -> str:
     return _table(("method", "kind", "signal", "source", "options and defaults"), rows)
 
 
+_MADE_OF = {
+    "position": "place by step inside the rollout",
+    "group_id_rollout_id_step": "group_id, rollout_id and step joined by _",
+    "": "nothing: it must be logged",
+}
+
+
+def targets() -> str:
+    return _table(
+        ("--emit", "trainer", "key", "what it is there", "read from", "or made of"),
+        [
+            (
+                f"`{target.name}`" if key is target.keys[0] else "",
+                target.title if key is target.keys[0] else "",
+                key.name,
+                key.meaning,
+                ", ".join(key.columns),
+                _MADE_OF.get(key.otherwise, key.otherwise),
+            )
+            for target in TARGETS.values()
+            for key in target.keys
+        ],
+    )
+
+
 PARTS = {
+    "targets": targets,
     "methods": methods,
     "step-columns": step_columns,
     "credit-columns": credit_columns,

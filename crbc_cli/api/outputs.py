@@ -25,6 +25,7 @@ from crbc_cli.methods.registry import parse_methods
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.process.quality import Conflicts
+from crbc_cli.trainers.emit import Emission, write_emitted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,6 +86,8 @@ def annotate(
     columns: str = "credit",
     prefix: str = "",
     anchor_id: bool = False,
+    emit: str = "",
+    emit_column: str = "",
     force: bool = False,
     dry_run: bool = False,
     chunk_rows: int = CHUNK_ROWS,
@@ -102,6 +105,9 @@ def annotate(
       columns: credit columns alone, or after the input's own columns.
       prefix: put before the names of credit columns.
       anchor_id: add the anchors' 128-bit content digests.
+      emit: a trainer whose row identity the output is keyed by, or plain vectors; see
+        `crbc_cli.trainers.targets`.
+      emit_column: which number it holds; by default the `advantage` of the only method.
       force: replace existing outputs.
       dry_run: read and group, write nothing.
       chunk_rows: rows solved at a time; no number depends on it.
@@ -116,17 +122,32 @@ def annotate(
     clock = clock or Clock()
     if columns not in ("credit", "all"):
         raise OptionError(f"--columns {columns!r} is not known", todo="use credit or all")
+    emission, settings = Emission.parse(emit, emit_column, settings)
+    if emission is not None:
+        emission.refuse(
+            to, {"columns": columns != "credit", "prefix": prefix, "anchor_id": anchor_id}
+        )
     notes = Notes()
     sources = open_logs(inputs, settings.log, notes)
-    plans = plan_outputs(sources, output, to, force, not sys.stdout.isatty())
+    piped, vectors = not sys.stdout.isatty(), emission.vectors if emission else None
+    kind = emission.kind if emission else ".credit"
+    plans = plan_outputs(sources, output, to, force, piped, kind=kind, vectors=vectors)
     reader = Reader.open(sources, settings, clock, notes)
     settings = reader.settings
     methods = parse_methods(method, settings.credit, settings.group_advantage)
     following = any("terminal" in chosen.needs for chosen in methods)
+    if emission is not None:
+        emission = emission.resolved(sources, [chosen.label for chosen in methods], notes)
     groups, rollouts, conflicts = 0, 0, Conflicts()
     tables: dict[Source, pl.DataFrame] = {}
     for part in reader.parts:
-        log = reader.read(part, following=following, anchor_id=anchor_id, lengths=True)
+        log = reader.read(
+            part,
+            following=following,
+            anchor_id=anchor_id,
+            lengths=True,
+            extra=emission.fields if emission else (),
+        )
         say_growing_anchors(log)
         groups += log.rollouts.groups
         rollouts += len(log.rollouts.group)
@@ -134,7 +155,10 @@ def annotate(
             numbers = estimate(log, methods, clock, chunk_rows=chunk_rows)
             conflicts += numbers.conflicts
             with clock("combine"):
-                tables |= _split(table_of(log, numbers), log, part)
+                table = table_of(log, numbers)
+                if emission is not None:
+                    table = emission.table(table, log.loaded.extra)
+                tables |= _split(table, log, part)
     if conflicts.rate is not None:
         notes.say("conflict_rate", conflicts.told)
     for plan in plans if not dry_run else ():
@@ -142,6 +166,9 @@ def annotate(
             metadata = provenance("annotate", settings, plan.sources, notes)
             metadata["methods"] = {chosen.label: chosen.echo() for chosen in methods}
             metadata["rules"] = {"name": reader.rules.name, "digest": reader.rules.digest()}
+            if emission is not None:
+                write_emitted(emission, plan, [tables[s] for s in plan.sources], metadata)
+                continue
             write_output(
                 plan,
                 [tables[s] for s in plan.sources],

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from crbc_cli.cli.options import Run, complete_methods, completing, log_command
+from crbc_cli.trainers.targets import TARGETS, TENSORS
 
 _EPILOG = (
     "Example: crbc annotate logs.parquet --depth 3 -o credit.parquet; "
@@ -82,6 +83,23 @@ def register(app: typer.Typer) -> None:
                 help="Add each anchor's 128-bit content digest.",
             ),
         ] = False,
+        emit: Annotated[
+            str,
+            typer.Option(
+                show_default=False,
+                autocompletion=completing((*TARGETS, *TENSORS)),
+                metavar="TRAINER|safetensors|pt",
+                help="Key the output as a trainer names its rows; see crbc adapter.",
+            ),
+        ] = "",
+        emit_column: Annotated[
+            str,
+            typer.Option(
+                show_default="advantage",
+                metavar="COLUMN",
+                help="The number that --emit writes, in float32.",
+            ),
+        ] = "",
         force: Annotated[
             bool,
             typer.Option(
@@ -125,6 +143,8 @@ def register(app: typer.Typer) -> None:
             method=method,
             prefix=prefix,
             anchor_id=anchor_id,
+            emit=emit,
+            emit_column=emit_column,
             force=force,
             dry_run=dry_run,
             chunk_rows=chunk_rows,

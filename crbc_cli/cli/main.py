@@ -69,6 +69,7 @@ def _program(
 
 def _register() -> None:
     from crbc_cli.cli import (
+        adapter,
         anchors,
         annotate,
         check,
@@ -83,6 +84,7 @@ def _register() -> None:
     from crbc_cli.cli import filter as filter_command
 
     for module in (
+        adapter,
         anchors,
         annotate,
         check,

@@ -13,9 +13,9 @@ from crbc_cli.engine.load import within_64_bits
 from crbc_cli.errors import OptionError, OutputError
 from crbc_cli.logs.passthrough import as_frame, raw_lines
 from crbc_cli.logs.sources import Source
-from crbc_cli.logs.write import Target, write_lines, write_table
+from crbc_cli.logs.write import Format, Target, write_lines, write_table
 
-__all__ = ["OutputPlan", "plan_outputs", "write_output"]
+__all__ = ["OutputPlan", "one_schema", "plan_outputs", "write_output"]
 
 _IDENTITY = ("source_file", "source_row", "group_id", "rollout_id", "step")
 _SUFFIXES = (".gz", ".zst", ".parquet", ".jsonl", ".ndjson")
@@ -35,7 +35,14 @@ class OutputPlan:
 
 
 def plan_outputs(
-    sources: Sequence[Source], output: str | None, to: str | None, force: bool, piped: bool
+    sources: Sequence[Source],
+    output: str | None,
+    to: str | None,
+    force: bool,
+    piped: bool,
+    *,
+    kind: str = ".credit",
+    vectors: Format | None = None,
 ) -> list[OutputPlan]:
     """Destinations, checked before any work is done.
 
@@ -46,6 +53,8 @@ def plan_outputs(
       to: format name, or None for the suffix.
       force: replace existing files.
       piped: stdout is not a terminal.
+      kind: what follows the input's stem in the name of an output beside it.
+      vectors: write plain vectors in this format instead of a table.
     Raises:
       OptionError, OutputError: no destination, an existing one, or two inputs for one file.
     """
@@ -57,17 +66,18 @@ def plan_outputs(
                 todo="give -o FILE, or pipe the output",
             )
         output = "-"
+
+    def target(name: str, make_folder: bool = False) -> Target:
+        if vectors is not None:
+            return Target(name, vectors, force, make_folder)
+        return Target.parse(name, to, force, make_folder=make_folder)
+
     if output is not None and not (output.endswith("/") or Path(output).is_dir()):
-        plans = [OutputPlan(Target.parse(output, to, force), sources)]
+        plans = [OutputPlan(target(output), sources)]
     else:
-        suffix = f".credit.{to or 'parquet'}"
+        suffix = f"{kind}.{vectors or to or 'parquet'}"
         plans = [
-            OutputPlan(
-                Target.parse(
-                    str(_beside(s, output, suffix)), to, force, make_folder=output is not None
-                ),
-                [s],
-            )
+            OutputPlan(target(str(_beside(s, output, suffix)), output is not None), [s])
             for s in sources
         ]
     inputs = {os.path.realpath(s.name) for s in sources if s.name != "-"}
@@ -119,7 +129,7 @@ def write_output(
     """
     tables = [t.rename({n: prefix + n for n in t.columns if n not in _IDENTITY}) for t in tables]
     if not all_columns:
-        write_table(_one_schema(tables, plan), plan.target, metadata)
+        write_table(one_schema(tables, plan), plan.target, metadata)
         return
     raw = plan.target.format == "jsonl" and all(s.container == "jsonl" for s in plan.sources)
     if raw:
@@ -130,7 +140,7 @@ def write_output(
         _with_log_columns(as_frame(source, skip_bad_lines), table, source)
         for source, table in zip(plan.sources, tables, strict=True)
     ]
-    write_table(_one_schema(joined, plan), plan.target, metadata)
+    write_table(one_schema(joined, plan), plan.target, metadata)
 
 
 def _with_log_columns(log: pl.DataFrame, table: pl.DataFrame, source: Source) -> pl.DataFrame:
@@ -192,7 +202,7 @@ def _refuse_clash(line: bytes, added: Sequence[str], source: Source, row: int) -
         )
 
 
-def _one_schema(tables: Sequence[pl.DataFrame], plan: OutputPlan) -> Sequence[pl.DataFrame]:
+def one_schema(tables: Sequence[pl.DataFrame], plan: OutputPlan) -> Sequence[pl.DataFrame]:
     """Tables that can be written one after the other; columns that some inputs lack are null.
 
     Raises:

@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 METADATA_KEY = "crbc"
-Format = Literal["parquet", "jsonl", "arrow", "csv", "toml"]
+Format = Literal["parquet", "jsonl", "arrow", "csv", "toml", "safetensors", "pt"]
+_BINARY = ("parquet", "arrow", "safetensors", "pt")
 
 _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
@@ -89,7 +90,7 @@ class Target:
     @property
     def beside(self) -> "Target | None":
         """Where metadata goes if the format has no place for it: `NAME.meta.json`."""
-        if self.format in ("parquet", "arrow", "toml") or self.is_stream:
+        if self.format in (*_BINARY, "toml") or self.is_stream:
             return None
         return Target(f"{self.name}.meta.json", "jsonl", self.force, self.make_folder)
 
@@ -111,7 +112,7 @@ class Target:
           OutputError: the file exists, its folder does not, or binary data would go to a terminal.
         """
         if self.is_stream:
-            if self.name == "-" and self.format in ("parquet", "arrow") and sys.stdout.isatty():
+            if self.name == "-" and self.format in _BINARY and sys.stdout.isatty():
                 raise OutputError(
                     f"{self.format} is binary and stdout is a terminal",
                     todo="pipe it, or use --to jsonl",

@@ -1,0 +1,1 @@
+"""Log hooks that `crbc adapter NAME --hook` prints, one file per trainer; each stands alone."""

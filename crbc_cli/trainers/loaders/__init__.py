@@ -1,0 +1,1 @@
+"""Loaders that `crbc adapter NAME` prints, one file per trainer; each stands alone."""
