@@ -25,7 +25,7 @@ from crbc_cli.engine.explanation import (
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.engine.shares import EvidenceShares, evidence_shares
 from crbc_cli.engine.terms import sigma_credit, trajectory_terms, values_before
-from crbc_cli.engine.texts import Text, row_texts
+from crbc_cli.engine.texts import Text, TextReader, row_texts
 from crbc_cli.methods.crbc import gate, sigma
 from crbc_cli.process.empirical import SUCCESS
 
@@ -34,16 +34,19 @@ __all__ = ["explain_group", "explain_step"]
 Ints = NDArray[np.int64]
 
 
-def explain_group(log: Prepared, clock: Clock) -> GroupExplanation:
+def explain_group(
+    log: Prepared, clock: Clock, read_texts: TextReader = row_texts
+) -> GroupExplanation:
     """Every rollout and anchor of a group.
 
     Args:
       log: a log of one group, see `Prepared.only`.
       clock: stages are added to.
+      read_texts: where the text of rows comes from.
     Raises:
       ClosureError: as `credit_table`.
     """
-    view = _View(log, clock)
+    view = _View(log, clock, read_texts)
     with clock("read"):
         texts = view.texts(view.pair_visit)
     return view.explanation([view.anchor(s, texts) for s in range(view.process.states)])
@@ -95,8 +98,9 @@ class _View:
     `pair_visit` is the first visit of each (anchor, action).
     """
 
-    def __init__(self, log: Prepared, clock: Clock) -> None:
+    def __init__(self, log: Prepared, clock: Clock, read_texts: TextReader = row_texts) -> None:
         self.log = log
+        self.read_texts = read_texts
         self.rows = credit_table(log, clock)[log.rollouts.row].to_dicts()
         [chunk] = log.chunks(clock)
         self.process, self.position = chunk.process, chunk.position
@@ -130,7 +134,7 @@ class _View:
         shown = [*self.position[visits].tolist(), *positions]
         shown = [*dict.fromkeys((*shown, *map(self.made.reply, shown)))]
         row = self.log.rollouts.row
-        found = row_texts(self.log, [int(row[p]) for p in shown])
+        found = self.read_texts(self.log, [int(row[p]) for p in shown])
         return {p: found[int(row[p])] for p in shown}
 
     def explanation(self, anchors: Iterable[AnchorFacts]) -> GroupExplanation:

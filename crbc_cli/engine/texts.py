@@ -1,7 +1,7 @@
 """Text of the rows that are shown: their anchor content and action, as logged."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -13,10 +13,13 @@ from crbc_cli.logs.fetch import fetch_text
 from crbc_cli.logs.sources import Source
 from crbc_cli.options import Settings
 
-__all__ = ["Text", "row_texts", "source_texts"]
+__all__ = ["Text", "TextReader", "remembered_texts", "row_texts", "source_texts"]
 
 Text = tuple[str | None, str | None]
 """(observation, action) of a row."""
+
+TextReader = Callable[[Prepared, list[int]], dict[int, Text]]
+"""(log, rows of its frame) -> texts by row."""
 
 
 def source_texts(
@@ -67,6 +70,19 @@ def row_texts(log: Prepared, rows: list[int]) -> dict[int, Text]:
         )
         texts |= {rows[i]: found[source_row_of[i]] for i in mine}
     return texts
+
+
+def remembered_texts(log: Prepared, rows: list[int]) -> TextReader:
+    """A `row_texts` that has read some rows of a log at once, for parts of it (`Prepared.only`)."""
+    place = log.frame.select("source", "source_row")
+    found = row_texts(log, rows)
+    texts = {place.row(row): text for row, text in found.items()}
+
+    def read(part: Prepared, wanted: list[int]) -> dict[int, Text]:
+        where = part.frame.select("source", "source_row")
+        return {row: texts[where.row(row)] for row in wanted}
+
+    return read
 
 
 def _viewed(name: str, text: str | None) -> str | None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from crbc_cli.process.buckets import Buckets
 from crbc_cli.process.empirical import EmpiricalProcess
 
-__all__ = ["coverage_by_depth", "reachable_rollouts"]
+__all__ = ["coverage_by_depth", "reachable_rollouts", "reachable_sets"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -38,10 +38,31 @@ def reachable_rollouts(process: EmpiricalProcess, depth: float = math.inf) -> In
         if depth == math.inf:
             reach = _full_reach(process, reach)
         else:
-            for _ in islice(_waves(reach[:, None], *process.edges), int(depth)):
+            for _ in islice(_waves(reach[:, None], *process.edges), _rounds(depth)):
                 pass
         total += np.bitwise_count(reach)
     return total
+
+
+def reachable_sets(process: EmpiricalProcess, depth: float) -> list[int]:
+    """The rollouts themselves, as a set of bits for each state; bit j is the j-th of its group.
+
+    Args:
+      process: merged groups.
+      depth: whole number K ≥ 0, or math.inf.
+    Returns:
+      For each state one whole number of up to as many bits as its group has rollouts.
+    """
+    sets = [0] * process.states
+    for word, reach in enumerate(_own_words(process)):
+        for _ in islice(_waves(reach[:, None], *process.edges), _rounds(depth)):
+            pass
+        sets = [bits | int(own) << 64 * word for bits, own in zip(sets, reach, strict=True)]
+    return sets
+
+
+def _rounds(depth: float) -> int | None:
+    return None if depth == math.inf else int(depth)
 
 
 def coverage_by_depth(process: EmpiricalProcess) -> Iterator[tuple[Ints, Ints]]:

@@ -1,11 +1,14 @@
 """Log text on a terminal: cut to a width, without control characters."""
 
+from functools import lru_cache
+
 from rich.console import Console
 from rich.text import Text
 
 __all__ = ["first_lines", "one_line"]
 
 
+@lru_cache(512)  # names of one group's anchors and actions are asked for again and again
 def one_line(text: str | None, width: int) -> str:
     """The text on one line of at most `width` cells, cut with an ellipsis; `-` for None."""
     if text is None:
@@ -29,7 +32,8 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 def _clean(line: str) -> str:
     """Control characters, which a terminal would obey, are shown as U+FFFD."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in line.expandtabs())
+    line = line.expandtabs()
+    return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
 def _cut(line: str, width: int) -> str:

@@ -13,7 +13,7 @@ from crbc_cli.engine.explanation import ActionFacts, AnchorFacts, StepExplanatio
 from crbc_cli.options import GroupAdvantageOptions
 from crbc_cli.report.naming import action_names, anchor_names, shown_actions
 
-__all__ = ["Formula", "step_formulas"]
+__all__ = ["Formula", "combination_formulas", "step_formulas", "value_formulas"]
 
 _MOST_TERMS = 6
 
@@ -57,15 +57,16 @@ def step_formulas(step: StepExplanation, most: int | None = None) -> list[Formul
       step: the step.
       most: action values to show, the step's own among them; None for all.
     """
+    return [*value_formulas(step, most), *combination_formulas(step)]
+
+
+def value_formulas(step: StepExplanation, most: int | None = None) -> list[Formula]:
+    """The part that all visits of the step's anchor and action share: Q, V, A and A_S."""
     anchor = step.anchor
     own = step.own_action
     if anchor is None or own is None or own.credit is None:
-        return _combination(step)
-    return [
-        *_values(step, anchor, own, most),
-        *_step_credit(step, anchor, own),
-        *_combination(step),
-    ]
+        return []
+    return [*_values(step, anchor, own, most), *_step_credit(step, anchor, own)]
 
 
 def _values(
@@ -161,7 +162,8 @@ def _step_credit(step: StepExplanation, anchor: AnchorFacts, own: ActionFacts) -
     return lines
 
 
-def _combination(step: StepExplanation) -> list[Formula]:
+def combination_formulas(step: StepExplanation) -> list[Formula]:
+    """The part of its own: A_G and the advantage."""
     options, numbers, terms = step.group.settings, step.step, step.trajectory
     rule = {
         "grpo": "(score - mean) / (std + eps)",
