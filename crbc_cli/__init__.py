@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         explain,
         filter_log,
         gate,
+        group_graph,
         profile,
+        report_page,
     )
     from crbc_cli.errors import CrbcError
 
@@ -36,7 +38,9 @@ _HOME = {
     "explain": "api",
     "filter_log": "api",
     "gate": "api",
+    "group_graph": "api",
     "profile": "api",
+    "report_page": "api",
     "CrbcError": "errors",
 }
 
@@ -53,7 +57,9 @@ __all__ = [
     "explain",
     "filter_log",
     "gate",
+    "group_graph",
     "profile",
+    "report_page",
 ]
 
 

@@ -36,6 +36,7 @@ VOCABULARY = {
     "pyarrow": {"logs", "anchors", "rollouts", "engine", "trainers", "api"},
     "rich": {"report", "cli"},
     "altair": {"report", "cli"},
+    "fast_sugiyama": {"report"},
     "typer": {"cli"},
     "torch": {"trainers"},
     "scipy": {"process", "methods"},

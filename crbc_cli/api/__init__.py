@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crbc_cli.api.comparison import COMPARED, audit, compare
     from crbc_cli.api.outputs import Annotated, annotate, credit, filter_log
+    from crbc_cli.api.pages import group_graph, report_page
     from crbc_cli.api.reading import prepared_logs
     from crbc_cli.api.reports import anchor_report, check, coverage, explain, gate, profile
 
@@ -25,8 +26,10 @@ _HOME = {
     "explain": "reports",
     "filter_log": "outputs",
     "gate": "reports",
+    "group_graph": "pages",
     "prepared_logs": "reading",
     "profile": "reports",
+    "report_page": "pages",
 }
 
 __all__ = [
@@ -42,8 +45,10 @@ __all__ = [
     "explain",
     "filter_log",
     "gate",
+    "group_graph",
     "prepared_logs",
     "profile",
+    "report_page",
 ]
 
 

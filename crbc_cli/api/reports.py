@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from crbc_cli.api.reading import prepared_logs
+from crbc_cli.api.reading import one_group, prepared_logs
 from crbc_cli.engine.anchor_report import AnchorReport
 from crbc_cli.engine.anchor_truth import Truth
 from crbc_cli.engine.anchors import compare_rule_sets, measure_anchors, with_rules
@@ -19,7 +19,7 @@ from crbc_cli.engine.gate import GateReport, measure_gate
 from crbc_cli.engine.gate_features import groups_of_features
 from crbc_cli.engine.gate_groups import groups_of_logs
 from crbc_cli.engine.gate_options import GateRule
-from crbc_cli.engine.locate import GroupSearch, find_step, sources_named
+from crbc_cli.engine.locate import find_step
 from crbc_cli.engine.profile import ProfileReport, profile_logs
 from crbc_cli.engine.reader import Reader
 from crbc_cli.errors import OptionError
@@ -128,13 +128,9 @@ def explain(
     """
     settings, clock = settings or Settings.from_flat(options), clock or Clock()
     notes = notes or Notes()
-    sources = open_logs(inputs, settings.log, notes)
-    named = sources_named(sources, file)
-    search = GroupSearch(group, key_values)
-    read = named if settings.log.per_file else sources
-    for log in Reader.open(read, settings, clock, notes).logs():
-        search.look(log)
-    log = search.found()
+    log = one_group(
+        open_logs(inputs, settings.log, notes), group, file, key_values, settings, clock, notes
+    )
     if step is None:
         return explain_group(log, clock)
     return explain_step(log, find_step(log, step, file), clock)

@@ -79,6 +79,7 @@ def _register() -> None:
         gate,
         methods,
         profile,
+        report,
         schema,
     )
     from crbc_cli.cli import filter as filter_command
@@ -95,6 +96,7 @@ def _register() -> None:
         gate,
         methods,
         profile,
+        report,
         schema,
     ):
         module.register(app)

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 METADATA_KEY = "crbc"
-Format = Literal["parquet", "jsonl", "arrow", "csv", "toml", "safetensors", "pt"]
+Format = Literal["parquet", "jsonl", "arrow", "csv", "toml", "html", "svg", "safetensors", "pt"]
 _BINARY = ("parquet", "arrow", "safetensors", "pt")
 
 _SUFFIXES: dict[str, Format] = {
@@ -90,7 +90,7 @@ class Target:
     @property
     def beside(self) -> "Target | None":
         """Where metadata goes if the format has no place for it: `NAME.meta.json`."""
-        if self.format in (*_BINARY, "toml") or self.is_stream:
+        if self.format not in ("jsonl", "csv") or self.is_stream:
             return None
         return Target(f"{self.name}.meta.json", "jsonl", self.force, self.make_folder)
 

@@ -1,0 +1,1 @@
+"""Drawing one group: where its anchors stand, as data for the page and as SVG."""

@@ -1,0 +1,1 @@
+"""The one-file HTML page."""
