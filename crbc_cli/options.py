@@ -25,6 +25,7 @@ __all__ = [
     "LogOptions",
     "OutcomeOptions",
     "Settings",
+    "UncertaintyOptions",
     "choices_of",
     "flag_of",
     "option_groups",
@@ -381,6 +382,32 @@ class CreditOptions(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class UncertaintyOptions(_Checked):
+    """How sure the closure's numbers are."""
+
+    uncertainty: bool = _option(
+        False, "Add standard errors and intervals of V, Q and credit, and sign reliability."
+    )
+    resampling: str = _option(
+        "jackknife",
+        "Leave each rollout out once, or draw rollouts with replacement.",
+        choices=("jackknife", "bootstrap"),
+    )
+    level: float = _option(0.9, "Level of the intervals.", metavar="X")
+    resamples: int = _option(200, "Resamples of the bootstrap.", metavar="N")
+    seed: int = _option(0, "Seed of the bootstrap.", metavar="N")
+
+    def __post_init__(self) -> None:
+        _Checked.__post_init__(self)
+        if not 0 < self.level < 1:
+            raise OptionError(f"--level {self.level} is not between 0 and 1")
+        if self.resamples < 2:
+            raise OptionError(f"--resamples {self.resamples} is below 2")
+        if self.seed < 0:
+            raise OptionError(f"--seed {self.seed} is negative")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All options of one run."""
 
@@ -390,6 +417,7 @@ class Settings:
     outcome: OutcomeOptions = field(default_factory=OutcomeOptions)
     group_advantage: GroupAdvantageOptions = field(default_factory=GroupAdvantageOptions)
     credit: CreditOptions = field(default_factory=CreditOptions)
+    uncertainty: UncertaintyOptions = field(default_factory=UncertaintyOptions)
     explicit: frozenset[str] = frozenset()
     """Options the user set; conventions (`--like`) leave them alone."""
 

@@ -16,6 +16,7 @@ __all__ = [
     "REASONS",
     "REPORT_SCHEMA_VERSION",
     "STEP_COLUMNS",
+    "UNCERTAINTY_COLUMNS",
     "Column",
     "Role",
     "json_schema",
@@ -160,6 +161,27 @@ CREDIT_COLUMNS: tuple[Column, ...] = (
     Column("reason", "String", "nothing to say", "why numbers are missing, copied or set to 0"),
 )
 
+_UNSURE = "as the number, or one rollout in the group"
+
+UNCERTAINTY_COLUMNS: tuple[Column, ...] = (
+    *(
+        Column(f"{name}_{end}", "Float64", _UNSURE, meaning)
+        for name, symbol in (("state_value", "V"), ("action_value", "Q"), ("credit", "Q - V"))
+        for end, meaning in (
+            ("se", f"standard error of {symbol}"),
+            ("low", f"lower end of the interval of {symbol} (--level)"),
+            ("high", "upper end"),
+        )
+    ),
+    Column(
+        "sign_reliability",
+        "Float64",
+        "as the number, or credit 0",
+        "share of the resamples whose credit has the sign of this one's",
+    ),
+)
+"""Added with --uncertainty."""
+
 ANCHOR_ID = Column(
     "anchor_id",
     "String",
@@ -209,7 +231,9 @@ def json_schema(table: str) -> dict[str, Any]:
     Args:
       table: "step" or "credit".
     """
-    columns = STEP_COLUMNS if table == "step" else (*CREDIT_COLUMNS, ANCHOR_ID)
+    columns = (
+        STEP_COLUMNS if table == "step" else (*CREDIT_COLUMNS, *UNCERTAINTY_COLUMNS, ANCHOR_ID)
+    )
     properties: dict[str, Any] = {}
     for column in columns:
         entry: dict[str, Any] = {"description": f"{column.meaning} (null: {column.null})"}

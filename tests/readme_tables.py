@@ -10,7 +10,14 @@ from pathlib import Path
 
 from crbc_cli.methods.registry import describe
 from crbc_cli.options import flag_of, option_groups
-from crbc_cli.tables import ANCHOR_ID, CREDIT_COLUMNS, GROUP_STATUSES, REASONS, STEP_COLUMNS
+from crbc_cli.tables import (
+    ANCHOR_ID,
+    CREDIT_COLUMNS,
+    GROUP_STATUSES,
+    REASONS,
+    STEP_COLUMNS,
+    UNCERTAINTY_COLUMNS,
+)
 from crbc_cli.trainers.targets import TARGETS
 
 README = Path(__file__).parent.parent / "README.md"
@@ -37,7 +44,10 @@ def step_columns() -> str:
 def credit_columns() -> str:
     return _table(
         ("column", "type", "meaning", "null where"),
-        [(c.name, c.dtype, c.meaning, c.null) for c in (*CREDIT_COLUMNS, ANCHOR_ID)],
+        [
+            (c.name, c.dtype, c.meaning, c.null)
+            for c in (*CREDIT_COLUMNS, *UNCERTAINTY_COLUMNS, ANCHOR_ID)
+        ],
     )
 
 

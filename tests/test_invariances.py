@@ -23,6 +23,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "depth 2": {"depth": 2, "episode_stats": "rows"},
     "censor": {"truncated": "censor", "unscored": "fail"},
     "bootstrap": {"truncated": "bootstrap", "sigma": "closure", "depth": 1},
+    "jackknife": {"uncertainty": True, "truncated": "censor"},
+    "resampled": {"uncertainty": True, "resampling": "bootstrap", "resamples": 7, "seed": 5},
 }
 
 

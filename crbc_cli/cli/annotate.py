@@ -16,7 +16,7 @@ _EPILOG = (
 def register(app: typer.Typer) -> None:
     """Adds the command to the program."""
 
-    @log_command(app, "annotate", epilog=_EPILOG)
+    @log_command(app, "annotate", uncertainty=True, epilog=_EPILOG)
     def annotate(
         run: Run,
         output: Annotated[

@@ -25,6 +25,7 @@ from crbc_cli.options import (
     LogOptions,
     OutcomeOptions,
     Settings,
+    UncertaintyOptions,
     flag_of,
     parse_depth,
     refuse_beyond,
@@ -49,9 +50,12 @@ _PANELS: dict[str, tuple[str, type]] = {
     "outcome": ("Outcomes and endings", OutcomeOptions),
     "group_advantage": ("Group advantage", GroupAdvantageOptions),
     "credit": ("Closure and step credit", CreditOptions),
+    "uncertainty": ("Uncertainty", UncertaintyOptions),
 }
 _MAP_COMMA = re.compile(r",(?=\w+=)")
 """`--map a=x,b=y` names two columns; a comma before anything else belongs to a column's name."""
+
+_UNCERTAINTY = tuple(f.name for f in fields(UncertaintyOptions))
 
 LISTED = frozenset(
     f.name for _, kind in _PANELS.values() for f in fields(kind) if isinstance(f.default, tuple)
@@ -79,7 +83,12 @@ class Run:
 
 
 def log_command(
-    app: typer.Typer, name: str, *, leave_out: Sequence[str] = (), epilog: str = ""
+    app: typer.Typer,
+    name: str,
+    *,
+    leave_out: Sequence[str] = (),
+    uncertainty: bool = False,
+    epilog: str = "",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Registers a command on logs.
 
@@ -87,11 +96,13 @@ def log_command(
       app: where.
       name: the verb.
       leave_out: option names the command does not take (they keep their defaults).
+      uncertainty: it shows how sure its numbers are, so it takes those options.
       epilog: a worked example, shown under the help.
     """
+    unused = {*leave_out, *(() if uncertainty else _UNCERTAINTY)}
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
-        shared = [p for p in _setting_parameters() if p.name not in leave_out]
+        shared = [p for p in _setting_parameters() if p.name not in unused]
         own = [
             _with_variable(p.replace(kind=p.KEYWORD_ONLY))
             for p in list(inspect.signature(body, eval_str=True).parameters.values())[1:]

@@ -35,8 +35,8 @@ def credit_table(
         their label and an underscore as prefix.
       chunk_rows: rows merged and solved at a time; no number depends on it.
     Returns:
-      Frame with the columns of `crbc_cli.tables.CREDIT_COLUMNS` (and `anchor_id` if it was
-      loaded), one row per row of the input.
+      Frame with the columns of `crbc_cli.tables.CREDIT_COLUMNS` (and of `UNCERTAINTY_COLUMNS` if
+      asked for, and `anchor_id` if it was loaded), one row per row of the input.
     Raises:
       ClosureError: the exact solve failed its residual check.
     """
@@ -69,6 +69,7 @@ def table_of(prepared: Prepared, numbers: Estimates) -> pl.DataFrame:
         prefix = f"{label}_" if len(numbers.methods) > 1 else ""
         for name in METHOD_NUMBERS:
             columns[prefix + name] = spread.floats(getattr(method, name))
+    columns |= {name: spread.floats(column) for name, column in numbers.uncertainty.items()}
     columns |= {
         "reachable_rollouts": spread.integers(numbers.reachable),
         "group_status": _named(GROUP_STATUSES, outcomes.group_status[rollouts.group_of_row]),

@@ -16,6 +16,7 @@ STAGES: dict[str, str] = {
     "arrange": "groups, rollouts, order, outcomes",
     "build": "dense ids, merged process",
     "solve": "state and action values",
+    "uncertainty": "resampled closures (with --uncertainty)",
     "coverage": "reachable rollouts",
     "combine": "step credit, group advantage, columns back to rows",
     "write": "encode and write the output",

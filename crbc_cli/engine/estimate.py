@@ -10,6 +10,7 @@ from crbc_cli.anchors.ids import dense_ids
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.prepare import CHUNK_ROWS, Chunk, Prepared
 from crbc_cli.engine.texts import row_texts
+from crbc_cli.engine.uncertainty import UncertaintyColumns
 from crbc_cli.methods.evidence import Evidence, terminal_states
 from crbc_cli.methods.method import StepCredit
 from crbc_cli.methods.registry import Chosen
@@ -48,6 +49,8 @@ class Estimates:
       methods: numbers by label.
       removed: int64 (k,), canonical positions of visits that censoring removed.
       conflicts: behind the conflict rate of the anchors.
+      uncertainty: columns of `UNCERTAINTY_COLUMNS`, float64 (n,) each, NaN is null; empty unless
+        asked for.
     """
 
     anchor: NDArray[np.int32]
@@ -57,6 +60,7 @@ class Estimates:
     methods: dict[str, MethodNumbers]
     removed: Ints
     conflicts: Conflicts
+    uncertainty: dict[str, Floats]
 
 
 @dataclass
@@ -102,10 +106,12 @@ def estimate(
       chunk_rows: rows merged and solved at a time; no number depends on it.
     Raises:
       ClosureError: the exact solve failed its residual check.
+      OptionError: uncertainty of anything but `crbc` alone.
     """
     rows = len(prepared.rollouts.row)
     anchor, visits, actions, reached = (np.full(rows, -1, np.int32) for _ in range(4))
     steps = {chosen.label: _Step.empty(rows) for chosen in methods}
+    unsure = UncertaintyColumns(prepared, methods)
     with clock("combine"):
         advantages = _group_advantages(prepared, methods)
     needs = frozenset[str]().union(*(chosen.needs for chosen in methods))
@@ -120,6 +126,7 @@ def estimate(
             with clock("solve"):
                 at_visits = np.nan_to_num(advantages[chosen.label][position])
                 steps[chosen.label].fill(position, chosen.compute(evidence, at_visits))
+        unsure.fill(chunk, clock)
         with clock("coverage"):
             reachable = reachable_rollouts(process)
         with clock("combine"):
@@ -129,11 +136,16 @@ def estimate(
             actions[position] = process.state_actions[process.state]
             reached[position] = reachable[process.state]
     with clock("combine"):
-        _give_thoughts_credit(prepared, [anchor, visits, actions, reached, *_columns(steps)])
+        columns = [*unsure.columns.values(), *_columns(steps)]
+        _give_thoughts_credit(prepared, [anchor, visits, actions, reached, *columns])
+        unsure.hide(prepared.thought, singletons(prepared))
         numbers = {
             label: _finished(prepared, step, advantages[label]) for label, step in steps.items()
         }
-    return Estimates(anchor, visits, actions, reached, numbers, np.concatenate(removed), conflicts)
+    everything = np.concatenate(removed)
+    return Estimates(
+        anchor, visits, actions, reached, numbers, everything, conflicts, unsure.columns
+    )
 
 
 def singletons(prepared: Prepared) -> Bools:

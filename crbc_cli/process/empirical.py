@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from crbc_cli.process.buckets import Buckets
 
-__all__ = ["FAILURE", "SUCCESS", "EmpiricalProcess", "Visits", "build_process", "renumbered"]
+__all__ = [
+    "FAILURE",
+    "SUCCESS",
+    "EmpiricalProcess",
+    "Visits",
+    "build_process",
+    "distinct",
+    "renumbered",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -77,7 +85,7 @@ def renumbered(ids: Ints) -> tuple[Ints, Ints]:
     return ids[new], np.cumsum(new) - 1
 
 
-def _distinct(codes: Ints) -> Ints:
+def distinct(codes: Ints) -> Ints:
     """Sorted distinct values; on integers like these several times faster than np.unique."""
     ordered: Ints = np.sort(codes)
     first: Bools = np.diff(ordered, prepend=-1) != 0
@@ -205,7 +213,7 @@ class EmpiricalProcess:
     def edges(self) -> tuple[Ints, Ints]:
         """Distinct (state, next state), boundaries left out, sorted; each int64 (e,)."""
         inner = self.successor >= 0
-        code = _distinct(self.state[inner] * self.states + self.successor[inner])
+        code = distinct(self.state[inner] * self.states + self.successor[inner])
         return code // max(self.states, 1), code % max(self.states, 1)
 
     @cached_property
@@ -213,8 +221,8 @@ class EmpiricalProcess:
         """Distinct successors of each state, boundaries included, int64 (states,)."""
         pair, successor, _ = self.transitions
         width = self.states + 2
-        distinct = _distinct(self.pair_state[pair] * width + (successor - FAILURE)) // width
-        return np.bincount(distinct, minlength=self.states)
+        successors = distinct(self.pair_state[pair] * width + (successor - FAILURE)) // width
+        return np.bincount(successors, minlength=self.states)
 
     def state_mean(self, values: Floats) -> Floats:
         """Mean of per-visit values at each state: float64 (n,) -> (states,)."""
