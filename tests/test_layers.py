@@ -39,6 +39,7 @@ VOCABULARY = {
     "fast_sugiyama": {"report"},
     "typer": {"cli"},
     "torch": {"trainers"},
+    "verl": {"trainers"},
     "scipy": {"process", "methods"},
 }
 """Library -> the layers that may import it."""

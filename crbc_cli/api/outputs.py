@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,11 +12,12 @@ from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.estimate import estimate
 from crbc_cli.engine.filter import Filtered, Selection, plan_filtered
 from crbc_cli.engine.growth import say_growing_anchors
+from crbc_cli.engine.in_memory import credit_in_memory
 from crbc_cli.engine.output import OutputPlan, plan_outputs, write_output
 from crbc_cli.engine.prepare import CHUNK_ROWS, Prepared
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.engine.reader import Reader
-from crbc_cli.errors import InputError, OptionError
+from crbc_cli.errors import OptionError
 from crbc_cli.logs.open import open_logs
 from crbc_cli.logs.sources import Source
 from crbc_cli.logs.subset import write_subset
@@ -198,22 +198,7 @@ def credit(
     Raises:
       CrbcError: see `crbc_cli.errors`.
     """
-    anchor_id = bool(options.pop("anchor_id", False))
-    settings = Settings.from_flat(options)
-    try:
-        frame = pl.from_arrow(table)
-    except pl.exceptions.PolarsError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"its columns cannot be taken ({reason})", "<table>") from error
-    if not isinstance(frame, pl.DataFrame):
-        raise TypeError("credit() takes a pyarrow.Table")
-    source = Source("<table>", Path(), "memory", frame=frame)
-    reader = Reader.open([source], settings, Clock(), Notes())
-    settings = reader.settings
-    methods = parse_methods(method, settings.credit, settings.group_advantage)
-    following = any("terminal" in chosen.needs for chosen in methods)
-    log = reader.read([source], following=following, anchor_id=anchor_id)
-    return credit_table(log, reader.clock, methods).to_arrow()
+    return credit_in_memory(table, method, options)
 
 
 def filter_log(
