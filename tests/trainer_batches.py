@@ -151,7 +151,7 @@ def verl_batch() -> Any:
     prompts, responses, masks = zip(*map(conversation, ROLLOUTS), strict=True)
     mask = padded(masks)
     scores = mask.float() * 0
-    scores[:, 0] = [float(r.success) for r in ROLLOUTS]
+    scores[:, 0] = tensor([float(r.success) for r in ROLLOUTS], np.float32)
     return SimpleNamespace(
         batch={
             "prompts": padded(prompts, left=True),
