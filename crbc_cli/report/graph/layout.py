@@ -24,6 +24,8 @@ _GRIDS = ((12, 160.0, 92.0), (40, 125.0, 60.0))
 _CLOSE = (110.0, 46.0)
 _CROWD = 8
 """Columns of more anchors are staggered, so that arrows inside them can be told apart."""
+_WIDEST, _ASPECT = 260.0, 1.4
+"""Few tall columns stand farther apart: at most so far, and not beyond this height to width."""
 _LEAST, _MOST = 8.0, 19.0
 _BOUNDARY = 15.0
 _GAP = 3.0
@@ -116,19 +118,43 @@ def _placed(
     column: dict[int, int], links: set[tuple[int, int]], step: float, row: float
 ) -> tuple[dict[int, Point], dict[tuple[int, int], list[Point]]]:
     """Centre of each node, and where laid-out links pass between other nodes."""
-    from fast_sugiyama import from_edges
-
     nodes = sorted(column, key=lambda node: (column[node], node < 0, abs(node)))
     number = {node: index for index, node in enumerate(nodes, 1)}
     forward = [(u, v) for u, v in sorted(links) if column[v] == column[u] + 1 or v < 0]
-    # Node 0 stands before all starts and keeps the drawing in one piece; it is not drawn. A link
-    # from the last column to each boundary keeps the boundaries at the right edge.
     edges = {(number[u], number[v]): (u, v) for u, v in forward}
-    joined = [*edges, *((0, number[node]) for node in nodes if column[node] == 0)]
-    deepest = max((n for n in nodes if n >= 0), key=lambda n: (column[n], -n), default=None)
+    points, segments = _laid_out(column, number, edges)
+    top = min((across for across, _ in points.values()), default=0.0)
+    tall = max((across for across, _ in points.values()), default=0.0) - top
+    first = max((along for _, along in points.values()), default=0.0)  # layers run downwards
+    step = max(step, min(_WIDEST, tall * row / (max(column.values(), default=0) + 1) / _ASPECT))
+    where = {
+        n: ((first - along - 0.5) * step, (across - top + 0.9) * row)
+        for n, (across, along) in points.items()
+    }
+    place = {node: where[number[node]] for node in nodes}
+    for crowd in _crowds(column):
+        for rank, node in enumerate(sorted(crowd, key=lambda node: place[node][1])):
+            x, y = place[node]
+            place[node] = x + (0.0, 0.28, -0.28)[rank % 3] * step, y
+    ways = _ways(segments, where, len(nodes))
+    return place, {edges[pair]: way for pair, way in ways if pair in edges}
+
+
+def _laid_out(
+    column: dict[int, int], number: dict[int, int], edges: Iterable[tuple[int, int]]
+) -> tuple[dict[int, Point], list[tuple[int, int]]]:
+    """What the library makes of numbered nodes: (across, along) of each, and drawn segments.
+
+    Node 0 stands before all starts and keeps the drawing in one piece; a link from the last column
+    to each boundary keeps the boundaries at the right edge. Neither is drawn.
+    """
+    from fast_sugiyama import from_edges
+
+    joined = [*edges, *((0, number[node]) for node in number if column[node] == 0)]
+    deepest = max((n for n in number if n >= 0), key=lambda n: (column[n], -n), default=None)
     if deepest is not None:
-        joined += [(number[deepest], number[n]) for n in nodes if n < 0]
-    [(placed, _, _, laid)] = from_edges(
+        joined += [(number[deepest], number[n]) for n in number if n < 0]
+    [(placed, _, _, segments)] = from_edges(
         list(dict.fromkeys(joined)),
         minimum_length=1,
         vertex_spacing=1,
@@ -138,19 +164,8 @@ def _placed(
         crossing_minimization="barycenter",
         transpose=True,
     )
-    points = [(int(n), point) for n, point in placed]
-    segments = [(int(u), int(v)) for u, v in laid or ()]
-    top = min((y for _, (y, _) in points), default=0.0)
-    first = max((x for _, (_, x) in points), default=0.0)  # the library's layers run downwards
-    where = {n: ((first - x - 0.5) * step, (y - top + 0.9) * row) for n, (y, x) in points}
-    place = {node: where[number[node]] for node in nodes}
-    for crowd in _crowds(column):
-        for rank, node in enumerate(sorted(crowd, key=lambda node: place[node][1])):
-            x, y = place[node]
-            place[node] = x + (0.0, 0.28, -0.28)[rank % 3] * step, y
-    return place, {
-        edges[pair]: way for pair, way in _ways(segments, where, len(nodes)) if pair in edges
-    }
+    points = {int(n): (float(across), float(along)) for n, (across, along) in placed}
+    return points, [(int(u), int(v)) for u, v in segments or ()]
 
 
 def _crowds(column: dict[int, int]) -> Iterable[list[int]]:

@@ -44,9 +44,8 @@ def report_page(contents: Contents) -> str:
         _json("reports", contents.reports() | {"provenance": dict(contents.provenance)}),
         *(_packed(number, picture) for number, picture in sorted(contents.pictures.items())),
     ]
-    return _document(
-        f"crbc report: {title}", ", ".join(names[:6]), parts, data, contents.provenance
-    )
+    several = ", ".join(names[:6]) if len(names) > 1 else ""
+    return _document(f"crbc report: {title}", several, parts, data, contents.provenance)
 
 
 def group_page(
@@ -65,7 +64,7 @@ def group_page(
     body = Markup('<section id="group" aria-label="Group" hidden></section>')
     return _document(
         f"crbc explain: group {group.group_id}",
-        ", ".join(group.source_files[:6]),
+        "",
         [body],
         data,
         provenance,
@@ -100,7 +99,7 @@ def _document(
 <a class="skip" href="#content">Skip to the content</a>
 <header class="top"><h1>{text(title)}</h1>
 <button type="button" id="theme" aria-pressed="false">Dark</button>
-<p>{text(subtitle)}</p>
+{f"<p>{text(subtitle)}</p>" if subtitle else ""}
 {_navigation(body)}</header>
 <main id="content">
 {body}

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from crbc_cli.engine.checks.codes import Finding
+from crbc_cli.engine.suspects import WorstAnchor
 from crbc_cli.notes import counted
 from crbc_cli.report.page.charts import bars, heat_map, lines
 from crbc_cli.report.page.contents import Contents
@@ -155,26 +157,22 @@ def _timings(contents: Contents) -> list[Markup]:
 
 
 def check(contents: Contents) -> Markup:
-    """Findings with their places."""
-    rows = [
-        (
-            f.severity,
-            f.code,
-            f"{f.count} of {f.of} {f.unit}",
-            f.message,
-            Markup("".join(f"<div>{text(place)}</div>" for place in f.where[:3])),
-            f.advice,
-        )
-        for f in contents.check.findings
-    ]
+    """Findings with their places, problems first."""
     told = "".join(f"<li>{text(note.message)}</li>" for note in contents.notes if not note.warning)
     notes = Markup(f'<div class="notes"><h3>Remarks</h3><ul>{told}</ul></div>' if told else "")
-    body = (
-        table("Findings", ["", "code", "seen in", "what", "where", "what to do"], rows, left=6)
-        if rows
-        else paragraph("Nothing suspicious was found.")
+    findings = [_finding(finding) for finding in contents.check.findings]
+    body = findings or [paragraph("Nothing suspicious was found.")]
+    return section("check", "Check findings", *body, notes)
+
+
+def _finding(finding: Finding) -> Markup:
+    places = "".join(f"<li>{text(place)}</li>" for place in finding.where[:3])
+    return Markup(
+        f'<div class="finding {finding.severity}"><h3>{text(finding.code)} '
+        f"<small>{finding.severity}, {finding.count} of {finding.of} {text(finding.unit)}</small>"
+        f"</h3><p>{text(finding.message)}</p>{f'<ul>{places}</ul>' if places else ''}"
+        f"<p><b>What to do:</b> {text(finding.advice)}</p></div>"
     )
-    return section("check", "Check findings", body, notes)
 
 
 def anchors(contents: Contents) -> Markup:
@@ -199,23 +197,21 @@ def anchors(contents: Contents) -> Markup:
         )
     parts = [table("Anchor quality", ["measure", "value"], facts)]
     if report.worst:
-        rows = [_worst(anchor.to_dict()) for anchor in report.worst[:8]]
-        parts.append(
-            table(
-                "Most suspicious anchors", ["group", "observation", "visits", "why"], rows, left=4
-            )
-        )
+        heads = ["group", "observation", "visits", "rollouts", "in conflict", "adjusted p"]
+        rows = [_worst(anchor) for anchor in report.worst[:8]]
+        parts.append(table("Anchors that are least like states", heads, rows, left=2))
     return section("anchors", "Anchor quality", *parts)
 
 
-def _worst(anchor: dict[str, Any]) -> tuple[object, ...]:
+def _worst(anchor: WorstAnchor) -> tuple[object, ...]:
+    seen = shortened(anchor.observation or "–")
     return (
-        anchor.get("group_id"),
-        Markup(
-            f'<span class="log">{text(shortened(str(anchor.get("observation") or "–")))}</span>'
-        ),
-        anchor.get("visits"),
-        anchor.get("why") or anchor.get("reason") or "–",
+        anchor.group_id,
+        Markup(f'<span class="log">{text(seen)}</span>'),
+        anchor.visits,
+        anchor.rollouts,
+        anchor.conflicting,
+        number(anchor.adjusted),
     )
 
 

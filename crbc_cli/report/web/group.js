@@ -58,7 +58,7 @@ class GroupView {
         `background:linear-gradient(90deg,${stops.map((s) => `rgb(${s})`).join(",")})` }), ` ${high}`);
     this.creditScale = element("span");
     return element("p", { class: "legend" }, scale(scales.value, "0", this.data.top, "value V"),
-      this.creditScale, element("span", null, "size: visits · width: count"));
+      this.creditScale, element("span", null, "size: visits · width: count · ringed rollouts reach the chosen anchor"));
   }
 
   zoomButtons() {
