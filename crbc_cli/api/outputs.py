@@ -144,6 +144,7 @@ def annotate(
         log = reader.read(
             part,
             following=following,
+            anchors=any(chosen.method.kind == "step" for chosen in methods),
             anchor_id=anchor_id,
             lengths=True,
             extra=emission.fields if emission else (),

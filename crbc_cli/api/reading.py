@@ -23,6 +23,7 @@ def prepared_logs(
     *,
     lengths: bool = False,
     extra: Sequence[Field] = (),
+    tolerant: bool = False,
 ) -> Iterator[Prepared]:
     """Inputs read and ordered, one at a time unless groups span files.
 
@@ -30,7 +31,7 @@ def prepared_logs(
       CrbcError: see `crbc_cli.errors`.
     """
     reader = Reader.open(open_logs(inputs, settings.log, notes), settings, clock, notes)
-    return reader.logs(lengths=lengths, extra=extra)
+    return reader.logs(lengths=lengths, extra=extra, tolerant=tolerant)
 
 
 def one_group(

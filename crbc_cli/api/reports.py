@@ -96,7 +96,13 @@ def check(
     settings = settings or Settings.from_flat(options)
     clock, notes = clock or Clock(), notes or Notes()
     logs = prepared_logs(
-        inputs, tolerant(settings), clock, notes, lengths=True, extra=extra_fields(settings)
+        inputs,
+        tolerant(settings),
+        clock,
+        notes,
+        lengths=True,
+        extra=extra_fields(settings),
+        tolerant=True,
     )
     return check_logs(logs, settings, clock, notes)
 

@@ -81,11 +81,19 @@ class Reader:
         return prepare(loaded, self.settings, self.clock)
 
     def logs(
-        self, *, following: bool = False, lengths: bool = False, extra: Sequence[Field] = ()
+        self,
+        *,
+        following: bool = False,
+        lengths: bool = False,
+        extra: Sequence[Field] = (),
+        tolerant: bool = False,
     ) -> Iterator[Prepared]:
-        """All parts, one at a time."""
+        """All parts, one at a time; `tolerant` takes dumps of formats that log no states."""
         for part in self.parts:
-            yield self.read(part, following=following, lengths=lengths, extra=extra)
+            anchors = not (tolerant and any(source.stateless for source in part))
+            yield self.read(
+                part, following=following, anchors=anchors, lengths=lengths, extra=extra
+            )
 
 
 def _with_conventions(settings: Settings, sources: Sequence[Source], notes: Notes) -> Settings:

@@ -43,10 +43,13 @@ def missing_columns(source: Source, fields: Sequence[Field]) -> ColumnError:
     have = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "") if names else "none"
     columns = list(dict.fromkeys(field.column for field in fields))
     kind = "column" if len(columns) == 1 else "columns"
+    todo = [_todo(field, names) for field in fields]
+    if source.format and any(field.name.startswith("anchor:") for field in fields):
+        todo.append("--method grpo needs no anchors")
     return ColumnError(
         f"has no {kind} {', '.join(columns)} (columns: {have})",
         source.name,
-        "; ".join(dict.fromkeys(_todo(field, names) for field in fields)),
+        "; ".join(dict.fromkeys(todo)),
     )
 
 

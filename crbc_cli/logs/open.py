@@ -109,15 +109,23 @@ def read_dump(
     remarks.say("format", f"read as {known.title}{guessed}")
     if known.lacks and not options.infers_groups:
         hook = f"; crbc adapter {known.hook} --hook logs the rest" if known.hook else ""
+        wrong = "name no groups" if known.only_groups else "cannot carry a closure"
+        alone = "" if known.only_groups else "for group advantages and audits alone "
         raise IdentityError(
-            f"{known.title} cannot carry a closure: {known.lacks}",
+            f"{known.title} {wrong}: {known.lacks}",
             dump.name,
-            "for group advantages and audits alone add --group-by prompt or --group-stride N"
-            + hook,
+            f"{alone}add --group-by prompt or --group-stride N{hook}",
         )
-    if known.lacks:
+    if known.lacks and not known.only_groups:
         remarks.say("no_closure", f"no closure: {known.lacks}", warning=True)
-    table = known.read(dump, remarks)
+    try:
+        table = known.read(dump, remarks)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"does not look like {known.title} throughout ({type(error).__name__}: {error})",
+            dump.name,
+            "name what wrote it with --from",
+        ) from error
     tell_report(dump.name, dump.report, notes)
     return table, remarks
 
@@ -130,4 +138,11 @@ def _as_table(source: Source, options: LogOptions, notes: Notes) -> Source:
     path = temporary_file(".parquet")
     described = {JSON_COLUMNS: json.dumps(sorted(remarks.json_columns))}
     table.write_parquet(path, compression="lz4", metadata=parquet_metadata(table, described))
-    return Source(source.name, path, "parquet", format=known.name)
+    return Source(
+        source.name,
+        path,
+        "parquet",
+        format=known.name,
+        records=dump.container,
+        stateless=bool(known.lacks) and not known.only_groups,
+    )

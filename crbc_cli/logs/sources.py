@@ -4,6 +4,7 @@ Paths, directories, quoted globs, `@list.txt` and `-` become `Source`s. File nam
 (9 before 10). Compression and container are found by their first bytes, never by the suffix.
 """
 
+import functools
 import glob
 import io
 import os
@@ -85,6 +86,8 @@ class Source:
       compression: "gzip", "zstd" or None; only for JSON, which is decompressed while read.
       frame: the rows themselves, for "memory".
       format: name of the format it was turned from, "" for a step table.
+      records: container of the dump it was turned from.
+      stateless: its format logs nothing that anchors could be made of.
     """
 
     name: str
@@ -93,6 +96,8 @@ class Source:
     compression: str | None = None
     frame: "pl.DataFrame | None" = None
     format: str = ""
+    records: str = ""
+    stateless: bool = False
 
     def open(self) -> IO[bytes]:
         """The decompressed bytes, from the start.
@@ -110,8 +115,18 @@ class Source:
             raise InputError(f"cannot be opened ({error.strerror or error})", self.name) from error
 
     def where(self, row: int) -> str:
-        """Place of a source row, for messages."""
+        """Place of a source row, for messages; of a dump, its record."""
+        if self.format:
+            record = self._record[row]
+            lines = self.records == "jsonl"
+            return f"{self.name}:{record + 1}" if lines else f"{self.name} record {record}"
         return f"{self.name}:{row + 1}" if self.container == "jsonl" else f"{self.name} row {row}"
+
+    @functools.cached_property
+    def _record(self) -> "pl.Series":
+        import polars as pl
+
+        return pl.read_parquet(self.path, columns=["source_record"]).to_series()
 
     def changed(self) -> InputError:
         """The error for rows that are not those of the first reading."""

@@ -1,5 +1,6 @@
 """What a reader of another program's dump is, and how it says what it inferred."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from crbc_cli.logs.formats.dump import Dump
 from crbc_cli.notes import Notes
 from crbc_cli.tables import STEP_COLUMNS
 
-__all__ = ["Format", "Remarks", "step_table"]
+__all__ = ["Format", "Remarks", "ending", "required", "step_numbers", "step_table", "unwrapped"]
 
 _ROLES: dict[str, ReadRole] = {
     c.name: "value" if c.role == "text" or c.role == "any" else c.role for c in STEP_COLUMNS
@@ -52,8 +53,8 @@ class Format:
       read: step table of a dump, rows in file order: columns of `crbc_cli.tables.STEP_COLUMNS`,
         the trainer's own identity columns, and `source_record` (Int64, record the row came from).
       group, rollout, step, state: where each comes from, for the table of formats.
-      lacks: for a format that cannot carry a closure, exactly what is missing; it is read only
-        under an explicit grouping, without observations.
+      lacks: exactly what is missing; the format is read only under an explicit grouping.
+      only_groups: groups alone are missing, so that an explicit grouping is enough for a closure.
       hook: adapter whose hook logs the rest; see `crbc adapter NAME --hook`.
       whole_folder: a folder is one dump.
     """
@@ -68,6 +69,7 @@ class Format:
     step: str = ""
     state: str = ""
     lacks: str = ""
+    only_groups: bool = False
     hook: str = ""
     whole_folder: bool = False
 
@@ -121,6 +123,37 @@ def _from_array(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     return value
+
+
+def ending(last: bool, *, success: bool | None, cut: bool) -> dict[str, bool]:
+    """End flags of a row.
+
+    Args:
+      last: whether it is the rollout's last.
+      success: the rollout's outcome; None if the format logs none.
+      cut: the rollout was ended by a limit.
+    """
+    flags = {"done": last and not cut, "truncated": last and cut}
+    return flags if success is None else flags | {"success": last and success}
+
+
+def step_numbers(logged: Sequence[Any]) -> tuple[list[int], bool]:
+    """Steps of one rollout from a logged counter, and whether it started again in between, so
+    that positions count instead."""
+    rising = all(isinstance(n, int) for n in logged) and all(
+        a < b for a, b in itertools.pairwise(logged)
+    )
+    return (list(logged), False) if rising else (list(range(len(logged))), True)
+
+
+def unwrapped(value: Any) -> Any:
+    """A number or text out of arrays and lists of length one; other values as they are."""
+    while True:
+        if hasattr(value, "tolist"):
+            value = value.tolist()
+        if not (isinstance(value, list | tuple) and len(value) == 1):
+            return value
+        value = value[0]
 
 
 def required(record: Any, name: str, where: str) -> Any:

@@ -1,7 +1,21 @@
 """The formats that `crbc` knows, in the order in which they are tried."""
 
 from crbc_cli.errors import OptionError
-from crbc_cli.logs.formats import selective_rollout
+from crbc_cli.logs.formats import (
+    agent_r1,
+    completions,
+    flat,
+    ragen,
+    rllm,
+    selective_rollout,
+    slime,
+    step_rows,
+    tau,
+    trinity,
+    vagen,
+    verl,
+    verl_agent,
+)
 from crbc_cli.logs.formats.dump import Dump
 from crbc_cli.logs.formats.format import Format
 
@@ -13,7 +27,29 @@ STEP_TABLE = "table"
 FORMATS: dict[str, Format] = {
     known.name: known
     for known in (
+        step_rows.FORMAT,
+        verl_agent.TRANSITIONS,
+        verl_agent.STEPS,
+        verl_agent.LLM_STEPS,
+        verl_agent.VALIDATION,
+        vagen.FORMAT,
         selective_rollout.FORMAT,
+        trinity.FORMAT,
+        agent_r1.FORMAT,
+        rllm.FORMAT,
+        slime.FORMAT,
+        completions.AREAL,
+        completions.MS_SWIFT,
+        completions.TRL,
+        completions.SKYRL,
+        verl.V1,
+        verl.LEGACY,
+        verl.NAMELESS,
+        ragen.EVALUATION,
+        ragen.CACHE,
+        tau.TAU,
+        tau.TAU2,
+        flat.FORMAT,
     )
 }  # fmt: skip
 """Formats by name; a dump is of the first that recognises it."""
