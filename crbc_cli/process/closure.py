@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crbc_cli.errors import ClosureError
 from crbc_cli.process.buckets import Buckets
-from crbc_cli.process.empirical import EmpiricalProcess
+from crbc_cli.process.empirical import EmpiricalProcess, renumbered
 
 __all__ = ["Values", "exact_values", "local_values", "solve_values", "sweep", "swept"]
 
@@ -67,8 +67,8 @@ def solve_values(process: EmpiricalProcess, discount: float, depth: float) -> Va
     Source: CRBC, eqs. 6-10.
     """
     if depth == math.inf:
-        state = exact_values(process, discount)
-        return Values(state, _backed_up_pairs(process, state, discount))
+        state, backed_up = _fixed_point(process, discount)
+        return Values(state, process.pair_mean(backed_up))
     return swept(process, local_values(process, discount), discount, int(depth))
 
 
@@ -91,10 +91,6 @@ def swept(process: EmpiricalProcess, values: Values, discount: float, times: int
         if np.array_equal(before, values.state):
             break
     return values
-
-
-def _backed_up_pairs(process: EmpiricalProcess, state: Floats, discount: float) -> Floats:
-    return process.pair_mean(_backup(process, state, discount))
 
 
 def _backup(process: EmpiricalProcess, state: Floats, discount: float) -> Floats:
@@ -121,15 +117,21 @@ def exact_values(process: EmpiricalProcess, discount: float) -> Floats:
         class collects rewards at β = 1.
     Source: CRBC (arXiv 2609.35082), eqs. 8-9.
     """
+    return _fixed_point(process, discount)[0]
+
+
+def _fixed_point(process: EmpiricalProcess, discount: float) -> tuple[Floats, Floats]:
+    """(V of each state, r + β·V(successor) of each visit); see `exact_values`."""
     if not process.states:
-        return np.empty(0)
+        return np.empty(0), np.empty(0)
     constant = discount * process.exit_value
     if process.reward is not None:
         constant = constant + process.reward
     b = process.state_mean(constant)
     chain = _contract(process, b, discount)
     values = chain.values(_solve_branching(process, chain, b, discount))
-    residual = np.abs(process.state_mean(_backup(process, values, discount)) - values)
+    backed_up = _backup(process, values, discount)
+    residual = np.abs(process.state_mean(backed_up) - values)
     worst = int(np.argmax(residual))
     scale = max(1.0, float(np.abs(values).max()))
     if not residual[worst] <= _RESIDUAL * scale:
@@ -138,7 +140,7 @@ def exact_values(process: EmpiricalProcess, discount: float) -> Floats:
             f"group number {int(process.state_group[worst])}",
             "please report this log; --depth with a whole number avoids the solve",
         )
-    return values
+    return values, backed_up
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,7 @@ def _solve_branching(
     branching = np.flatnonzero(chain.branching)
     if not len(branching):
         return values
-    _, group = np.unique(process.state_group[branching], return_inverse=True)
+    _, group = renumbered(process.state_group[branching])
     size = np.bincount(group)
     first = np.cumsum(size) - size
     local = np.full(process.states, -1)
@@ -239,30 +241,36 @@ def _solve_branching(
     row, target, weight = row[linked], target[linked], weight[linked]
     entry_block = block[row]
 
-    dense = size <= _DENSE_LIMIT
-    for width in np.unique(size[dense]):
-        members = np.flatnonzero(dense & (size == width))
-        stride = max(1, _DENSE_BATCH // int(width * width))
-        for start in range(0, len(members), stride):
-            part = members[start : start + stride]
-            place = np.full(len(size), -1)
-            place[part] = np.arange(len(part))
-            mine = place[entry_block] >= 0
-            cell = (place[entry_block[mine]] * width + local[row[mine]]) * width + local[
-                target[mine]
-            ]
-            filled = -np.bincount(cell, weight[mine], len(part) * width * width)
-            matrix: Floats = filled.astype(np.float64).reshape(len(part), width, width)
+    cell = local[row] * size[entry_block] + local[target]
+    for part in _dense_batches(size):
+        squares = size[part] ** 2
+        start = np.full(len(size), -1)
+        start[part] = np.cumsum(squares) - squares
+        mine = start[entry_block] >= 0
+        flat = -np.bincount(start[entry_block[mine]] + cell[mine], weight[mine], squares.sum())
+        for width in np.flatnonzero(np.bincount(size[part])):
+            members = part[size[part] == width]
+            begin = start[members[0]]
+            matrix: Floats = flat[begin : begin + len(members) * width * width].astype(np.float64)
+            matrix = matrix.reshape(len(members), width, width)
             matrix[:, np.arange(width), np.arange(width)] += 1.0
-            where = branching[first[part][:, None] + np.arange(width)]
+            where = branching[first[members][:, None] + np.arange(width)]
             values[where] = np.linalg.solve(matrix, right[where][..., None])[..., 0]
-    for number in np.flatnonzero(~dense):
+    for number in np.flatnonzero(size > _DENSE_LIMIT):
         mine = entry_block == number
         where = branching[first[number] : first[number] + size[number]]
         values[where] = _solve_sparse(
             local[row[mine]], local[target[mine]], weight[mine], right[where]
         )
     return values
+
+
+def _dense_batches(size: Ints) -> list[Ints]:
+    """Groups to solve densely, by size, as many at a time as their matrices leave room for."""
+    dense = np.flatnonzero(size <= _DENSE_LIMIT)
+    dense = dense[np.argsort(size[dense], kind="stable")]
+    batch = np.cumsum(size[dense] ** 2) // _DENSE_BATCH
+    return [part for part in np.split(dense, np.flatnonzero(np.diff(batch)) + 1) if len(part)]
 
 
 def _solve_sparse(row: Ints, column: Ints, weight: Floats, right: Floats) -> Floats:

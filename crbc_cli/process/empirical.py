@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,13 +110,12 @@ class Rewards:
         """Σ_{k≥t} β^(k−t) r_k inside each rollout, float64 (n,); backwards one step of all
         rollouts at a time."""
         total = self.value.copy()
-        remaining = _remaining(self.rollout)
-        by_distance = np.argsort(remaining, kind="stable")
-        bounds = np.searchsorted(
-            remaining[by_distance], np.arange(2, int(remaining.max(initial=1)) + 2)
-        )
-        for start, stop in pairwise(bounds):
-            here = by_distance[start:stop]
+        ends = np.flatnonzero(np.diff(self.rollout, append=-1))
+        length = np.diff(ends, prepend=-1)
+        longest_first = ends[np.argsort(-length, kind="stable")]
+        longer = len(ends) - np.cumsum(np.bincount(length))  # rollouts of more than so many visits
+        for distance, number in enumerate(longer[1:-1].tolist(), 1):
+            here = longest_first[:number] - distance
             total[here] += discount * total[here + 1]
         return total[self.kept]
 
