@@ -18,7 +18,7 @@ from crbc_cli.tables import (
     STEP_COLUMNS,
     UNCERTAINTY_COLUMNS,
 )
-from crbc_cli.trainers.targets import TARGETS
+from crbc_cli.trainers.targets import MADE_OF, TARGETS
 
 README = Path(__file__).parent.parent / "README.md"
 PART = re.compile(r"(<!-- (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
@@ -84,13 +84,6 @@ def methods() -> str:
     return _table(("method", "kind", "signal", "source", "options and defaults"), rows)
 
 
-_MADE_OF = {
-    "position": "place by step inside the rollout",
-    "group_id_rollout_id_step": "group_id, rollout_id and step joined by _",
-    "": "nothing: it must be logged",
-}
-
-
 def targets() -> str:
     return _table(
         ("--emit", "trainer", "key", "what it is there", "read from", "or made of"),
@@ -101,7 +94,7 @@ def targets() -> str:
                 key.name,
                 key.meaning,
                 ", ".join(key.columns),
-                _MADE_OF.get(key.otherwise, key.otherwise),
+                MADE_OF.get(key.otherwise, key.otherwise),
             )
             for target in TARGETS.values()
             for key in target.keys

@@ -21,7 +21,7 @@ from crbc_cli.logs.write import Format, write_table
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.tables import METHOD_NUMBERS
-from crbc_cli.trainers.targets import Key, Target, target_named
+from crbc_cli.trainers.targets import MADE_OF, Key, Target, target_named
 from crbc_cli.trainers.tensors import require_torch, write_vectors
 
 __all__ = ["Emission", "write_emitted"]
@@ -116,8 +116,9 @@ class Emission:
             elif column or not key.otherwise:
                 raise self._missing(key, column or key.columns[0], sources[0], have)
         if self.target is not None:
-            keys = ", ".join(
-                f"{key.name} from {columns.get(key.name, key.otherwise)}"
+            keys = "; ".join(
+                f"{key.name} from "
+                f"{columns.get(key.name) or MADE_OF.get(key.otherwise, key.otherwise)}"
                 for key in self.target.keys
             )
             notes.say("emitted_keys", f"--emit {self.name}: {keys}")

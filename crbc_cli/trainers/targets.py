@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crbc_cli.errors import OptionError
 
-__all__ = ["TARGETS", "TENSORS", "Key", "Target", "target_named"]
+__all__ = ["MADE_OF", "TARGETS", "TENSORS", "Key", "Target", "target_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,13 @@ TARGETS: dict[str, Target] = {
     )
 }
 """Trainer -> the identity of its rows (formats at the versions named in the README)."""
+
+MADE_OF: dict[str, str] = {
+    "position": "the order of steps in the rollout",
+    "group_id_rollout_id_step": "group_id, rollout_id and step, joined by _",
+    "": "nothing: it must be logged",
+}
+"""`Key.otherwise` in words, where it is no column's name."""
 
 TENSORS = ("safetensors", "pt")
 """`--emit` targets that are plain vectors."""
