@@ -139,7 +139,6 @@ def test_step_tables_are_not_looked_into(tmp_path: Path) -> None:
         (b"[]", "a JSON document"),
         (b'{\n "a": 1\n}', "a JSON document"),
         (b"SQLite format 3\0" + bytes(100), "an SQLite database"),
-        (b"\x89HDF\r\n\x1a\n" + bytes(100), "an HDF5 file"),
         (pickle.dumps({"a": 1}), "a pickle"),
         (b"PK\x03\x04" + bytes(100), "a zip archive"),
     ],

@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from crbc_cli.errors import InputError
+from crbc_cli.logs.formats.format import ending
 
 __all__ = [
     "Turn",
@@ -139,8 +140,7 @@ def conversation_rows(
             "step": step,
             "observation": turn.observation,
             "action": turn.action,
-            "done": last and not truncated,
-            "truncated": last and truncated,
+            **ending(last, success=success, cut=truncated),
             "next_observation": turn.reply,
             "response": turn.response,
             "message_index": turn.index,
@@ -149,8 +149,6 @@ def conversation_rows(
         }
         if reward is not None:
             row["reward"] = float(reward) if last else 0.0
-        if success is not None:
-            row["success"] = last and success
         rows.append(row)
     return rows
 

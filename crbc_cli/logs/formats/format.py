@@ -18,6 +18,11 @@ __all__ = ["Format", "Remarks", "ending", "required", "step_numbers", "step_tabl
 _ROLES: dict[str, ReadRole] = {
     c.name: "value" if c.role == "text" or c.role == "any" else c.role for c in STEP_COLUMNS
 }
+_EMPTY: dict[ReadRole, Any] = {
+    "id": pl.Null, "number": pl.Float64, "flag": pl.Boolean, "integer": pl.Int64
+}  # fmt: skip
+"""Types of a table without rows, by role; others are strings."""
+
 _NUMBERS = (type(None), bool, int, float, str)
 
 
@@ -87,6 +92,10 @@ def step_table(dump: Dump, rows: Sequence[Mapping[str, Any]], remarks: Remarks) 
     Raises:
       ColumnError: a value of a type that its column cannot have.
     """
+    if not rows:
+        return pl.DataFrame(
+            schema={name: _EMPTY.get(role, pl.String) for name, role in _ROLES.items()}
+        )
     names = list(dict.fromkeys(name for row in rows for name in row))
     order = [name for name in _ROLES if name in names]
     order += [name for name in names if name not in _ROLES]

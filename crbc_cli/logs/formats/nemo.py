@@ -19,7 +19,7 @@ import polars as pl
 from crbc_cli.logs.formats.conversation import conversation_rows
 from crbc_cli.logs.formats.dump import Dump
 from crbc_cli.logs.formats.endings import Endings
-from crbc_cli.logs.formats.format import Format, Remarks, required, step_table
+from crbc_cli.logs.formats.format import Format, Remarks, required, step_table, unwrapped
 
 __all__ = ["GYM", "RL"]
 
@@ -129,20 +129,20 @@ def _read_rl(dump: Dump, remarks: Remarks) -> pl.DataFrame:
     for index, record in dump.records():
         content = required(record, "content", dump.where(index))
         texts = [str(text) for text in content] if isinstance(content, list) else [str(content)]
-        mask = _single(record.get("token_loss_mask")) or []
-        advantages = _single(record.get("advantages")) or []
+        mask = _row(record, "token_loss_mask")
+        advantages = _row(record, "advantages")
         acted = [a for a, m in zip(advantages, mask, strict=False) if m]
         rows.append(
             {
-                "rollout_id": _single(record.get("idx", index)),
+                "rollout_id": unwrapped(record.get("idx", index)),
                 "step": 0,
                 "observation": None,
                 "action": None,
-                "reward": _single(record.get("rewards")),
+                "reward": unwrapped(record.get("rewards")),
                 "prompt": texts[0] if texts else None,
                 "response": "\n".join(texts[1:]),
                 "logged_advantage": sum(acted) / len(acted) if acted else None,
-                "trained": _single(record.get("sample_loss_mask")),
+                "trained": unwrapped(record.get("sample_loss_mask")),
                 "source_record": index,
             }
         )
@@ -150,9 +150,10 @@ def _read_rl(dump: Dump, remarks: Remarks) -> pl.DataFrame:
     return step_table(dump, rows, remarks)
 
 
-def _single(value: Any) -> Any:
-    """What a list of length 1 holds."""
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
+def _row(record: Mapping[str, Any], name: str) -> list[Any]:
+    """The padded row in a list of length 1."""
+    rows = record.get(name)
+    return list(rows[0]) if isinstance(rows, list) and rows and isinstance(rows[0], list) else []
 
 
 RL = Format(

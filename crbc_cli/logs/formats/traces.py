@@ -18,7 +18,7 @@ from crbc_cli.errors import InputError
 from crbc_cli.logs.formats.conversation import turns
 from crbc_cli.logs.formats.dump import Dump
 from crbc_cli.logs.formats.endings import Endings
-from crbc_cli.logs.formats.format import Format, Remarks, required, step_table
+from crbc_cli.logs.formats.format import Format, Remarks, ending, required, step_table
 from crbc_cli.notes import counted
 
 __all__ = ["EPISODES", "TRACES", "WHERE", "Reading", "add_episode", "finished", "mean"]
@@ -167,8 +167,7 @@ def _add_trace(
                     "observation": turn.observation,
                     "action": turn.action,
                     "reward": (float(total) if last else 0.0) if scores else None,
-                    "done": last and not limit,
-                    "truncated": last and bool(limit),
+                    **ending(last, success=None, cut=bool(limit)),
                     "next_observation": turn.reply,
                     "response": turn.response,
                     "trace_id": trace["id"],
