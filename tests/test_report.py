@@ -384,6 +384,14 @@ def test_a_picture_shows_each_anchor_and_marks_a_step(tmp_path: Path) -> None:
     assert way == [marked.get("d")]
 
 
+def test_the_readmes_picture_is_what_the_program_draws(tmp_path: Path) -> None:
+    output = tmp_path / "g.svg"
+    log = Path("sample_logs") / "sokoban.parquet"
+    ended = crbc("explain", log, "--group", "sokoban-0012", "-o", output, cwd=ROOT)
+    assert ended.code == 0, ended.stderr
+    assert output.read_bytes() == (ROOT / "sample_logs/figures/group-graph.svg").read_bytes()
+
+
 @pytest.mark.parametrize("rule", ["fail", "censor", "exclude", "bootstrap"])
 def test_odd_logs_are_drawn(rule: str) -> None:
     """Every worked case: groups of one, no outcome, thoughts, empty anchors, cut rollouts."""
