@@ -30,14 +30,11 @@ def dense_ids(scope: NDArray[np.int64], key: NDArray[np.uint64]) -> NDArray[np.i
     new = np.ones(len(key), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     if (new[1:] | (scopes[1:] == scopes[:-1])).all():  # a word and a scope tell the key
-        starts = np.flatnonzero(new)
-        first = np.minimum.reduceat(order, starts)
-        occurs_first = np.zeros(len(key), bool)
-        occurs_first[first] = True
-        number = np.cumsum(occurs_first) - 1
-        ids = np.empty(len(key), np.int64)
-        ids[order] = np.repeat(number[first], np.diff(starts, append=len(key)))
-        return ids
+        first = np.minimum.reduceat(order, np.flatnonzero(new))
+        original = np.empty(len(key), np.int64)  # first row with the row's scope and key
+        original[order] = first[np.cumsum(new) - 1]
+        number = np.cumsum(original == np.arange(len(key))) - 1
+        return number[original]
     pairs = pl.DataFrame({"scope": scope, "key": key})
     distinct = pairs.unique(maintain_order=True).with_row_index("id")
     exact = pairs.join(distinct, on=["scope", "key"], how="left", maintain_order="left")

@@ -124,7 +124,7 @@ def register(app: typer.Typer) -> None:
                 min=1,
                 help="Rows solved at a time; no number depends on it.",
             ),
-        ] = 250_000,
+        ] = 65_536,
     ) -> None:
         """Write per-step credit columns for logs."""
         from crbc_cli.cli.console import finish, tell

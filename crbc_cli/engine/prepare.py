@@ -24,7 +24,8 @@ from crbc_cli.rollouts.tally import Tally
 
 __all__ = ["CHUNK_ROWS", "Chunk", "Counted", "Prepared", "prepare"]
 
-CHUNK_ROWS = 250_000
+CHUNK_ROWS = 1 << 16
+"""Rows merged and solved at a time: their arrays stay in the cache."""
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,16 @@ def simulate(
     rng: np.random.Generator,
     follow: float = 0.45,
     back: float = 0.16,
+    ends: tuple[float, float] = (0.002, 0.025),
 ) -> dict[str, NDArray[np.int64]]:
     """Walks of all groups at once, one step of one rollout at a time.
 
+    Args:
+      groups, rollouts, steps: how many; steps at most.
+      rng: source of chance.
+      follow: chance of the known way on.
+      back: chance of an earlier situation.
+      ends: range of a rollout's chance to succeed in a step.
     Returns:
       int64 columns `group, rollout, step, state, last, success`, sorted by the first three.
     """
@@ -52,7 +59,7 @@ def simulate(
     for rollout in range(rollouts):
         state = np.zeros(groups, np.int64)
         alive = np.arange(groups)
-        skill = rng.uniform(0.002, 0.025, groups)
+        skill = rng.uniform(*ends, groups)
         for step in range(steps):
             done = rng.random(len(alive)) < skill[alive] * (step > 3)
             last = done | (step == steps - 1)
