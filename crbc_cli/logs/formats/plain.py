@@ -26,7 +26,7 @@ __all__ = ["PlainBlocks"]
 
 # Few long lines take little Python, and the careful decoder skips what nobody needs of them.
 _FEWEST_LINES = 256
-_SAMPLE_LINES = 32
+_SAMPLE_LINES = 8
 _SAMPLE_BYTES = 1 << 19
 _PATIENCE = 4
 _PIECE = 1 << 17
@@ -93,14 +93,17 @@ class PlainBlocks:
         if frame is None:
             return None
         texts = [c for c, dtype in dtypes.items() if dtype == pl.String]
-        ambiguous = _ambiguous(frame, texts)
+        categories = [c for c, dtype in dtypes.items() if isinstance(dtype, pl.Categorical)]
+        if categories:
+            frame = frame.with_columns(frame[c].cast(pl.String) for c in categories)
+        unsure, zero = _doubts(frame, texts, texts + categories)
+        if zero:
+            return None
+        ambiguous = {c for c in unsure if frame[c].str.contains(_AMBIGUOUS).any()}
         if ambiguous:
             self._categories |= ambiguous
             return self._columns(block)
-        categories = [c for c, dtype in dtypes.items() if isinstance(dtype, pl.Categorical)]
-        frame = frame.with_columns(frame[c].cast(pl.String) for c in categories)
-        zero = pl.col(texts + categories).str.contains("\0", literal=True).any()
-        return None if any(_items(frame.select(zero))) else frame
+        return frame
 
     def _sample(self, block: bytes) -> set[str] | None:
         """Members in the block's first and last lines, types noted; None if a line is odd."""
@@ -184,21 +187,19 @@ def _lines(block: bytes) -> int:
     return ends + (not block.endswith(b"\n"))
 
 
-def _ambiguous(frame: pl.DataFrame, texts: Sequence[str]) -> set[str]:
-    """Text columns with a value that may have been no string."""
+def _doubts(
+    frame: pl.DataFrame, texts: Sequence[str], all_texts: Sequence[str]
+) -> tuple[list[str], bool]:
+    """(those of `texts` with a value that may have been no string, whether there is a zero
+    character in any of `all_texts`)."""
     text = pl.col(texts)
     likely = text.is_in(["true", "false"])
     for first, last in ("-:", "[\\", "{|"):  # comparing is ten times as fast as matching
         likely |= text.is_between(pl.lit(first), pl.lit(last), closed="left")
-    hits = _items(frame.select(likely.any()))
-    unsure = [c for c, hit in zip(texts, hits, strict=True) if hit]
-    hits = _items(frame.select(pl.col(unsure).str.contains(_AMBIGUOUS).any()))
-    return {c for c, hit in zip(unsure, hits, strict=True) if hit}
-
-
-def _items(row: pl.DataFrame) -> list[Any]:
-    """Values of a frame's only row; none if it has no columns."""
-    return list(row.row(0)) if row.width else []
+    zero = pl.col(all_texts).str.contains("\0", literal=True)
+    hits = frame.select(likely.any(), zero.any().name.prefix("zero in ")).row(0)
+    unsure = [c for c, hit in zip(texts, hits, strict=False) if hit]
+    return unsure, any(hits[len(texts) :])
 
 
 _LENIENT = (
