@@ -5,6 +5,7 @@ Tables of columns and options stand in the package as data; between `<!-- NAME -
 """
 
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from crbc_cli.tables import (
     UNCERTAINTY_COLUMNS,
 )
 from crbc_cli.trainers.targets import MADE_OF, TARGETS
+
+sys.path.insert(0, str(Path(__file__).parent / "learning"))
+import tables
 
 README = Path(__file__).parent.parent / "README.md"
 PART = re.compile(r"(<!-- (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
@@ -110,6 +114,7 @@ PARTS = {
     "statuses": statuses,
     "reasons": reasons,
     "options": options,
+    **tables.PARTS,
 }
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import shlex
 import subprocess
 import sys
@@ -195,11 +196,18 @@ def study(rooms: int, rollouts: int, seed: int, jobs: int) -> dict[str, Any]:
         "seconds": {
             "making the logs": round(made, 1),
             "in all": round(time.perf_counter() - started, 1),
+            "processor": round(processor_seconds(), 1),
         },
         "logs": logs,
         "cells": list(rows.values()),
         "differences": list(pairs.values()),
     }
+
+
+def processor_seconds() -> float:
+    """Processor time of this program and of the programs that it waited for."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ Needs altair and vl-convert-python. The same results give the same bytes.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,19 @@ def curves(done: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def chart(done: Mapping[str, Any]) -> alt.LayerChart:
-    """The figure."""
+def figure(studies: Sequence[Mapping[str, Any]]) -> alt.HConcatChart:
+    """One panel per study, on the same axes."""
+    return (
+        alt.hconcat(*map(panel, studies))
+        .resolve_scale(y="shared")
+        .configure_axis(grid=True, gridOpacity=0.4)
+        .configure_view(stroke=None)
+        .properties(background="white")
+    )
+
+
+def panel(done: Mapping[str, Any]) -> alt.LayerChart:
+    """The curves of one study."""
     rows = curves(done)
     shown = [method for method in COLOURS if any(row["credit"] == method for row in rows)]
     scale = alt.Scale(domain=shown, range=[COLOURS[method] for method in shown])
@@ -60,18 +71,14 @@ def chart(done: Mapping[str, Any]) -> alt.LayerChart:
         y2="high:Q",
     )
     line = base.mark_line(strokeWidth=2).encode(y="mean:Q")
-    return (
-        alt.layer(band, line)
-        .properties(width=520, height=300, background="white")
-        .configure_axis(grid=True, gridOpacity=0.4)
-        .configure_view(stroke=None)
-    )
+    title = f"learning rate {done['plan']['optimiser']['rate']:g}"
+    return alt.layer(band, line).properties(width=330, height=280, title=title)
 
 
 def main() -> None:
     """Writes the figure."""
     FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    chart(tables.read("training")).save(FIGURE)
+    figure([tables.read(name) for name in tables.TRAINING]).save(FIGURE)
     print(FIGURE)
 
 

@@ -12,7 +12,8 @@ import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from typing import Any
 from scipy import stats
 
 RESULTS = Path(__file__).parent / "results"
+TRAINING = ("training", "training-slow")
+"""Results of the study, and of the same with a quarter of the learning rate."""
 NORMAL = 1.96
 
 ROWS = {
@@ -163,9 +166,9 @@ def fidelity_facts(done: Mapping[str, Any]) -> str:
     return (
         f"{done['rooms']} rooms of {done['rollouts']} rollouts, seed {done['seed']}, {rows:,} rows"
         f" in {len(done['logs'])} logs; {100 * done['logs']['skill-0']['aliased_view']:.0f} % of"
-        f" the steps have an aliased view. {seconds['in all'] / 60:.1f} minutes,"
-        f" {seconds['making the logs']:.0f} s of them for making the logs"
-        f" ({machine(done)}).\n"
+        f" the steps have an aliased view. {seconds['in all'] / 60:.0f} minutes,"
+        f" {seconds['making the logs']:.0f} s of them for making the logs;"
+        f" {seconds['processor'] / 60:.1f} minutes of processor time ({machine(done)}).\n"
     )
 
 
@@ -260,12 +263,46 @@ def machine(done: Mapping[str, Any]) -> str:
     return f"crbc {done['versions']['crbc']}, {done['versions']['machine']}"
 
 
+def merged(*studies: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:
+    """Runs of several studies under one plan as one study of `methods`."""
+    if any(done["plan"] != studies[0]["plan"] for done in studies):
+        raise ValueError("the studies have different plans")
+    runs = [run for done in studies for run in done["runs"]]
+    return {
+        **studies[0],
+        "runs": [run for name in methods for run in runs if run["method"] == name],
+    }
+
+
+def weights() -> str:
+    """Final success and area where only the weight of the step term differs."""
+    methods = ("gigpo", "gigpo w_s=5", "crbc K=inf", "crbc w_s=1")
+    return training(merged(read("training"), read("training-weights"), methods=methods))
+
+
+def with_facts(
+    table: Callable[[Mapping[str, Any]], str], facts: Callable[[Mapping[str, Any]], str], name: str
+) -> str:
+    """A table and the sentence about its study."""
+    done = read(name)
+    return f"{table(done)}\n{facts(done)}"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "training": partial(with_facts, training, training_facts, TRAINING[0]),
+    "training-slow": partial(with_facts, training, training_facts, TRAINING[1]),
+    "training-weights": weights,
+    "training-seconds": lambda: training_seconds(read(TRAINING[0])),
+    "fidelity": partial(with_facts, fidelity, fidelity_facts, "fidelity"),
+    "fidelity-differences": lambda: fidelity_differences(read("fidelity")),
+}
+"""Generated parts of the README, by the name of their mark."""
+
+
 def main() -> None:
     """Prints all tables."""
-    done = read("fidelity")
-    print(fidelity(done), fidelity_differences(done), fidelity_facts(done), sep="\n")
-    done = read("training")
-    print(training(done), training_seconds(done), training_facts(done), sep="\n")
+    for name, text in PARTS.items():
+        print(f"{name}\n\n{text()}")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ METHODS = {
 }
 """Name in the report -> what `--method` gets. GraphGPO's omega is the one published for Sokoban."""
 
-VARIANTS = {"crbc w_s=1": "crbc:w_s=1"}
+VARIANTS = {"crbc w_s=1": "crbc:w_s=1", "gigpo w_s=5": "gigpo:w_s=5"}
 """Not part of the study, but of what explains it."""
 
 RATE = 4e-3
