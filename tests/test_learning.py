@@ -51,3 +51,29 @@ def test_differences_are_paired_by_seed() -> None:
     assert crbc.split("|")[3].strip() == "**+.100** ±.000"
     assert crbc.split("|")[5].strip() == "**+.050** ±.000"  # area of a straight line
     assert "5.0 %" in tables.training_seconds({"runs": runs})
+
+
+def test_kept_training_runs_are_paired_and_pay_little_for_credit() -> None:
+    for name in tables.TRAINING:
+        done = tables.read(name)
+        by_seed: dict[int, list[dict[str, object]]] = {}
+        for one in done["runs"]:
+            by_seed.setdefault(one["seed"], []).append(one)
+            seconds = one["median_seconds"]
+            assert seconds["credit"] < 0.05 * sum(seconds.values())
+        assert len(by_seed) >= 5
+        for runs in by_seed.values():
+            assert len({one["method"] for one in runs}) == len(runs) == 5
+            assert len({one["held_out"][0] for one in runs}) == 1  # the same first weights
+
+
+def test_kept_fidelity_obeys_identities() -> None:
+    """RLOO is a multiple of GRPO; K = 0 is GiGPO's mean over the visits of a state and action."""
+    done = tables.read("fidelity")
+    cosine = {(c["row"], c["setting"], c["size"]): c["cosine"] for c in done["cells"]}
+    assert {(row, "exact", 8) for row in tables.ROWS} <= cosine.keys()
+    for (row, setting, size), value in cosine.items():
+        if row == "rloo":
+            assert value == cosine["grpo", setting, size]
+        if row == "k0" and setting != "view":
+            assert value == cosine["gigpo_98", setting, size]

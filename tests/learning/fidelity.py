@@ -126,17 +126,16 @@ def row_name(name: str) -> str:
 def cells(setting: str, report: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What a report says of each entry, as flat rows."""
     for result in report["results"]:
-        row = {
+        metrics = result["metrics"]
+        yield {
             "setting": setting,
             "size": result["group_size"],
             "row": row_name(result["name"]),
-            "groups": result["metrics"]["cosine"]["groups"],
+            "groups": metrics["cosine"]["groups"],
+            "cosine_se": round(metrics["cosine"]["se"], 4),
+            **{metric: round(interval["mean"], 4) for metric, interval in metrics.items()},
+            "signs": round(result["errors"]["signs"], 4),
         }
-        for metric, interval in result["metrics"].items():
-            row[metric] = round(interval["mean"], 4)
-            row[f"{metric}_se"] = round(interval["se"], 4)
-        rest = result["errors"]
-        yield row | {k: None if x is None else round(x, 4) for k, x in rest.items()}
 
 
 def differences(setting: str, report: dict[str, Any]) -> Iterator[dict[str, Any]]:

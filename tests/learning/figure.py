@@ -29,7 +29,7 @@ COLOURS = {
 def curves(done: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Mean and 95 % interval (Student's t over seeds) of each method at each measurement."""
     rows = []
-    for method in dict.fromkeys(run["method"] for run in done["runs"]):
+    for method in tables.methods_of(done):
         own = [run for run in done["runs"] if run["method"] == method]
         for index, update in enumerate(own[0]["updates"]):
             values = [run["held_out"][index] for run in own]
@@ -64,15 +64,17 @@ def panel(done: Mapping[str, Any]) -> alt.LayerChart:
     scale = alt.Scale(domain=shown, range=[COLOURS[method] for method in shown])
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("update:Q", title="policy updates"),
-        color=alt.Color("credit:N", scale=scale, title="credit"),
+        color=alt.Color(
+            "credit:N", scale=scale, title="credit", legend=alt.Legend(symbolOpacity=1)
+        ),
     )
     band = base.mark_area(opacity=0.15).encode(
         y=alt.Y("low:Q", title="success on held-out rooms", axis=alt.Axis(format="%")),
         y2="high:Q",
     )
     line = base.mark_line(strokeWidth=2).encode(y="mean:Q")
-    title = f"learning rate {done['plan']['optimiser']['rate']:g}"
-    return alt.layer(band, line).properties(width=330, height=280, title=title)
+    title = f"learning rate {tables.rate_of(done):g}"
+    return alt.layer(band, line).properties(width=250, height=250, title=title)
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from typing import Any
 from scipy import stats
 
 RESULTS = Path(__file__).parent / "results"
-TRAINING = ("training", "training-slow")
-"""Results of the study, and of the same with a quarter of the learning rate."""
+TRAINING = ("training", "training-rate-0.001")
+"""Results of the study, and of the same with smaller learning rates."""
 NORMAL = 1.96
 
 ROWS = {
@@ -181,27 +181,84 @@ def training(done: Mapping[str, Any], baselines: Sequence[str] = ("grpo", "gigpo
     The area is the mean of the curve over updates (trapezoids). ± is half of the 95 % interval of
     Student's t over seeds.
     """
-    methods = list(dict.fromkeys(run["method"] for run in done["runs"]))
-    seeds = sorted({run["seed"] for run in done["runs"]})
-    runs = {(run["method"], run["seed"]): run for run in done["runs"]}
-    seeds = [seed for seed in seeds if all((method, seed) in runs for method in methods)]
-    measures = {"final": lambda run: run["held_out"][-1], "area": area}
+    methods = methods_of(done)
     shown = [name for name in baselines if name in methods]
-    header = ["credit", "final", *(f"− {name}" for name in shown)]
-    header += ["area", *(f"− {name}" for name in shown)]
+    header = ["credit"]
+    for name in MEASURES:
+        header += [name, *(f"− {baseline}" for baseline in shown)]
     rows = []
     for method in methods:
         line = [method]
-        for measure in measures.values():
-            own = [measure(runs[method, seed]) for seed in seeds]
-            line.append(f"{number(statistics.fmean(own))} ±{number(half_width(own))}")
-            for baseline in shown:
-                other = [measure(runs[baseline, seed]) for seed in seeds]
-                gaps = [x - y for x, y in zip(own, other, strict=True)]
-                same = method == baseline
-                line.append("" if same else signed(statistics.fmean(gaps), half_width(gaps)))
+        for measure in MEASURES.values():
+            line.append(level(done, method, measure))
+            line += [gap(done, method, baseline, measure) for baseline in shown]
         rows.append(line)
     return markdown(header, rows)
+
+
+def training_by_rate(studies: Sequence[Mapping[str, Any]], baseline: str = "grpo") -> str:
+    """The same for several learning rates; in brackets the difference to `baseline`."""
+    header = ["credit"]
+    for done in studies:
+        header += [f"{name} at {rate_of(done):g} (− {baseline})" for name in MEASURES]
+    rows = []
+    for method in methods_of(studies[0]):
+        line = [method]
+        for done in studies:
+            for measure in MEASURES.values():
+                cell = level(done, method, measure)
+                if method != baseline:
+                    cell += f" ({gap(done, method, baseline, measure)})"
+                line.append(cell)
+        rows.append(line)
+    return markdown(header, rows)
+
+
+def methods_of(done: Mapping[str, Any]) -> list[str]:
+    """Methods of a study."""
+    return list(dict.fromkeys(run["method"] for run in done["runs"]))
+
+
+def rate_of(done: Mapping[str, Any]) -> float:
+    """Learning rate of a study."""
+    return float(done["plan"]["optimiser"]["rate"])
+
+
+def measured(
+    done: Mapping[str, Any], method: str, measure: Callable[[Mapping[str, Any]], float]
+) -> list[float]:
+    """One number per seed for which every method has run."""
+    runs = {(run["method"], run["seed"]): run for run in done["runs"]}
+    seeds = sorted({seed for _, seed in runs})
+    whole = [seed for seed in seeds if all((name, seed) in runs for name in methods_of(done))]
+    return [measure(runs[method, seed]) for seed in whole]
+
+
+def level(
+    done: Mapping[str, Any], method: str, measure: Callable[[Mapping[str, Any]], float]
+) -> str:
+    """Mean over seeds ± half of its interval."""
+    own = measured(done, method, measure)
+    return f"{number(statistics.fmean(own))} ±{number(half_width(own))}"
+
+
+def gap(
+    done: Mapping[str, Any],
+    method: str,
+    baseline: str,
+    measure: Callable[[Mapping[str, Any]], float],
+) -> str:
+    """Mean difference to a baseline, paired by seed; nothing for the baseline itself."""
+    if method == baseline:
+        return ""
+    pairs = zip(measured(done, method, measure), measured(done, baseline, measure), strict=True)
+    gaps = [x - y for x, y in pairs]
+    return signed(statistics.fmean(gaps), half_width(gaps))
+
+
+def final(run: Mapping[str, Any]) -> float:
+    """Held-out success after the last update."""
+    return float(run["held_out"][-1])
 
 
 def area(run: Mapping[str, Any]) -> float:
@@ -209,6 +266,10 @@ def area(run: Mapping[str, Any]) -> float:
     x, y = run["updates"], run["held_out"]
     pieces = zip(x, x[1:], y, y[1:], strict=False)
     return float(sum((b - a) * (p + q) / 2 for a, b, p, q in pieces) / (x[-1] - x[0]))
+
+
+MEASURES = {"final": final, "area": area}
+"""What is told of a run, by name."""
 
 
 def half_width(values: Sequence[float]) -> float:
@@ -228,9 +289,8 @@ def training_seconds(done: Mapping[str, Any]) -> str:
         "files": "log and credit, files and pipe",
         "credit": "credit construction",
     }
-    methods = list(dict.fromkeys(run["method"] for run in done["runs"]))
     rows = []
-    for method in methods:
+    for method in methods_of(done):
         own = [run["median_seconds"] for run in done["runs"] if run["method"] == method]
         mean = {part: statistics.fmean(one[part] for one in own) for part in parts}
         share = mean["credit"] / sum(mean.values())
@@ -276,7 +336,7 @@ def merged(*studies: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any
 
 def weights() -> str:
     """Final success and area where only the weight of the step term differs."""
-    methods = ("gigpo", "gigpo w_s=5", "crbc K=inf", "crbc w_s=1")
+    methods = ("grpo", "gigpo", "gigpo w_s=5", "crbc K=inf", "crbc w_s=1")
     return training(merged(read("training"), read("training-weights"), methods=methods))
 
 
@@ -290,7 +350,7 @@ def with_facts(
 
 PARTS: dict[str, Callable[[], str]] = {
     "training": partial(with_facts, training, training_facts, TRAINING[0]),
-    "training-slow": partial(with_facts, training, training_facts, TRAINING[1]),
+    "training-rates": lambda: training_by_rate([read(name) for name in TRAINING]),
     "training-weights": weights,
     "training-seconds": lambda: training_seconds(read(TRAINING[0])),
     "fidelity": partial(with_facts, fidelity, fidelity_facts, "fidelity"),
