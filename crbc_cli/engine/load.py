@@ -1,7 +1,7 @@
 """Inputs -> one frame of compact rows: ids, step, keys and the few numbers the run needs."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,21 @@ from crbc_cli.options import Settings
 from crbc_cli.rollouts.inference import START, Before
 from crbc_cli.tables import STEP_COLUMNS
 
-__all__ = ["Loaded", "load", "needed_fields", "rules_for", "sample_texts", "within_64_bits"]
+__all__ = [
+    "Loaded",
+    "Reading",
+    "concatenated",
+    "empty_rows",
+    "keyed_batches",
+    "load",
+    "load_batch",
+    "needed_fields",
+    "refuse_missing",
+    "refuse_mixed",
+    "rules_for",
+    "sample_texts",
+    "within_64_bits",
+]
 
 _ROLES = {column.name: column.role for column in STEP_COLUMNS}
 _OVER_ROWS = re.compile(
@@ -191,24 +205,50 @@ def load(
       InputError and its kin: see `crbc_cli.logs`.
     """
     rules = rules or rules_for(sources, settings, notes)
-    following = following or settings.outcome.truncated == "bootstrap"
-    keys = Keys.build(
-        settings.anchor,
+    reading = Reading.of(
+        settings,
         rules,
         following=following,
+        anchors=anchors,
         anchor_id=anchor_id,
         lengths=lengths,
+        extra=extra,
     )
-    fields = [*needed_fields(settings, rules, following=following, anchors=anchors), *extra]
-    frames = []
     with clock("read"):
-        for index, source in enumerate(sources):
-            frame = _load_one(source, fields, keys, settings, notes)
-            frames.append(frame.with_columns(pl.lit(index, pl.UInt32).alias("source")))
-        frame = _concatenate(frames, [source.name for source in sources])
+        frames = [_load_one(source, i, reading, notes) for i, source in enumerate(sources)]
+        frame = concatenated(frames, [source.name for source in sources])
     clock.rows += frame.height
     apart = [f.name for f in extra if f.name in frame.columns]
     return Loaded(frame.drop(apart), sources, rules, notes, frame.select(apart))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read of each row, and how its values become keys."""
+
+    fields: Sequence[Field]
+    keys: Keys
+    skip_bad_lines: bool
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        rules: RuleFile,
+        *,
+        following: bool = False,
+        anchors: bool = True,
+        anchor_id: bool = False,
+        lengths: bool = False,
+        extra: Sequence[Field] = (),
+    ) -> "Reading":
+        """Arguments as those of `load`."""
+        following = following or settings.outcome.truncated == "bootstrap"
+        keys = Keys.build(
+            settings.anchor, rules, following=following, anchor_id=anchor_id, lengths=lengths
+        )
+        fields = needed_fields(settings, rules, following=following, anchors=anchors)
+        return cls([*fields, *extra], keys, settings.log.skip_bad_lines)
 
 
 def rules_for(sources: Sequence[Source], settings: Settings, notes: Notes) -> RuleFile:
@@ -237,35 +277,46 @@ def sample_texts(sources: Sequence[Source], settings: Settings) -> list[pl.DataF
     return sample
 
 
-def _load_one(
-    source: Source, fields: Sequence[Field], keys: Keys, settings: Settings, notes: Notes
-) -> pl.DataFrame:
-    report = LineReport()
-    by_name = {f.name: f for f in fields}
-    frames: list[pl.DataFrame] = []
+def _load_one(source: Source, index: int, reading: Reading, notes: Notes) -> pl.DataFrame:
     present: set[str] = set()
-    for batch in read(source, fields, skip_bad_lines=settings.log.skip_bad_lines, report=report):
-        present.update(batch.frame.collect_schema())
-        frames.append(_load_batch(source, batch, by_name, keys))
-    tell_report(source.name, report, notes)
-    frame = _concatenate(frames, [source.name])
+    frames = [*keyed_batches(source, index, reading, notes, present)]
+    frame = concatenated(frames, [source.name])
     if frame.height or frame.width:
-        missing = [f for f in fields if f.required and f.name not in present]
-        if missing:
-            raise missing_columns(source, missing)
+        refuse_missing(source, reading, present)
     if not frame.height:
         notes.say("empty", f"{source.name} holds no rows", warning=True)
-        return _empty(fields, keys, frame)
-    for f in fields:
+        return empty_rows(reading, frame)
+    for f in reading.fields:
         if f.required and f.role in ("id", "integer", "label"):
             refuse_null(frame[f.name], f, lambda i: source.where(frame["source_row"][i]))
     return frame
 
 
-def _load_batch(
-    source: Source, batch: Batch, by_name: dict[str, Field], keys: Keys
-) -> pl.DataFrame:
+def keyed_batches(
+    source: Source, index: int, reading: Reading, notes: Notes, present: set[str]
+) -> Iterator[pl.DataFrame]:
+    """Compact rows of an input, in order, a batch at a time.
+
+    Fields that a batch does not have are left out of it; `present` is told those it has. `index`
+    becomes the column `source`.
+    """
+    report = LineReport()
+    for batch in read(source, reading.fields, skip_bad_lines=reading.skip_bad_lines, report=report):
+        present.update(batch.frame.collect_schema())
+        yield load_batch(source, index, batch, reading)
+    tell_report(source.name, report, notes)
+
+
+def refuse_missing(source: Source, reading: Reading, present: Collection[str]) -> None:
+    """Raises ColumnError for required fields that are not `present` in an input."""
+    missing = [f for f in reading.fields if f.required and f.name not in present]
+    if missing:
+        raise missing_columns(source, missing)
+
+
+def load_batch(source: Source, index: int, batch: Batch, reading: Reading) -> pl.DataFrame:
     """Keys and columns of one batch; values that no row of it has are null."""
+    keys, by_name = reading.keys, {f.name: f for f in reading.fields}
     present = batch.frame.collect_schema()
     absent = [name for name in (*keys.anchor, "action") if name not in present]
     values = batch.frame.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
@@ -282,10 +333,11 @@ def _load_batch(
     rows = batch.rows
     if rows is None:
         rows = pl.Series(np.arange(batch.first_row, batch.first_row + frame.height))
-    return pl.DataFrame([rows.alias("source_row"), *columns])
+    number = pl.repeat(index, frame.height, dtype=pl.UInt32, eager=True).alias("source")
+    return pl.DataFrame([rows.alias("source_row"), *columns, number])
 
 
-def _concatenate(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFrame:
+def concatenated(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFrame:
     """Rows of all frames; columns that some lack are null there.
 
     Raises:
@@ -296,9 +348,15 @@ def _concatenate(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFra
     frames = [frame for frame in frames if frame.height] or frames[:1]
     if len(frames) == 1:
         return frames[0]
+    refuse_mixed([frame.schema for frame in frames], names)
+    return within_64_bits(pl.concat(frames, how="diagonal_relaxed", rechunk=True), names)
+
+
+def refuse_mixed(schemas: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Raises ColumnError for a column that is text in some schemas and numbers in others."""
     kinds: dict[str, set[str]] = {}
-    for frame in frames:
-        for name, dtype in frame.schema.items():
+    for schema in schemas:
+        for name, dtype in schema.items():
             if dtype != pl.Null:
                 kinds.setdefault(name, set()).add("numbers" if dtype.is_numeric() else str(dtype))
     odd = next((n for n, k in kinds.items() if len(k) > 1), None)
@@ -309,7 +367,6 @@ def _concatenate(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFra
             ", ".join(names[:3]) + (", …" if len(names) > 3 else ""),
             "write one type per column",
         )
-    return within_64_bits(pl.concat(frames, how="diagonal_relaxed", rechunk=True), names)
 
 
 def within_64_bits(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
@@ -338,14 +395,19 @@ def within_64_bits(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     return frame
 
 
-def _empty(fields: Sequence[Field], keys: Keys, frame: pl.DataFrame) -> pl.DataFrame:
+def empty_rows(reading: Reading, frame: pl.DataFrame) -> pl.DataFrame:
     """No rows, with every column; types of ids that the input names are kept."""
     dtypes = {"flag": pl.Boolean, "number": pl.Float64, "id": pl.String, "integer": pl.Int64}
     schema: dict[str, Any] = {
-        f.name: dtypes.get(f.role, pl.String) for f in fields if f.role != "value"
+        f.name: dtypes.get(f.role, pl.String) for f in reading.fields if f.role != "value"
     }
-    schema |= {"source_row": pl.Int64, "reply_key": pl.UInt64, "action_key": pl.UInt64}
-    if keys.anchor_id:
+    schema |= {
+        "source_row": pl.Int64,
+        "source": pl.UInt32,
+        "reply_key": pl.UInt64,
+        "action_key": pl.UInt64,
+    }
+    if reading.keys.anchor_id:
         schema["reply_digest"] = pl.String
     named = {name: dtype for name, dtype in frame.schema.items() if dtype != pl.Null}
     return pl.DataFrame(schema=schema | named)

@@ -1,7 +1,7 @@
 """A frame that is already tabular (Parquet scan, Arrow table) -> a batch of asked-for fields."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ import polars.selectors as cs
 from crbc_cli.logs.batch import Batch
 from crbc_cli.logs.columns import INDEX, Field, ValueKind, from_values, member_at, resolve_column
 
-__all__ = ["select_fields"]
+__all__ = ["decodes", "select_fields"]
 
 _PATTERN = re.compile(r"\*|\^.*\$", re.DOTALL)
 """Names of struct members that polars takes for several names."""
@@ -62,6 +62,18 @@ def select_fields(
     if decoded:
         selected = pl.concat([selected, pl.LazyFrame(decoded)], how="horizontal")
     return Batch(selected, kinds, None, 0, where)
+
+
+def decodes(schema: Mapping[str, Any], fields: Sequence[Field]) -> bool:
+    """Whether a field other than a value is decoded from JSON text: its type depends on all of
+    the values that are decoded together."""
+    for field in fields:
+        found = resolve_column(field.column, schema)
+        if found is not None and field.role != "value":
+            _, dtype, path = _inside_structs(cs.by_name(found[0]), schema[found[0]], found[1])
+            if path and dtype == pl.String:
+                return True
+    return False
 
 
 def _inside_structs(

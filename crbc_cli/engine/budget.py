@@ -1,0 +1,90 @@
+"""How much memory and how many threads a run takes, and how many rows it holds at a time."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from crbc_cli.errors import OptionError
+
+__all__ = ["Budget", "parse_memory"]
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_SHARE = 0.25
+_MOST = 800 * 10**6
+_LEAST = 200 * 10**6
+_PROGRAM = 230 * 10**6
+"""What the interpreter, the libraries and their caches take."""
+_PER_ROW = 1000
+"""Keys, process, numbers and credit of one row, in bytes, before its values."""
+_FEWEST_ROWS = 4096
+
+
+def parse_memory(text: str) -> int:
+    """Bytes of `500MB`, `1GB`, `2GiB` or a plain number.
+
+    Raises:
+      OptionError: not a size.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    size = 0.0
+    if found:
+        unit = _UNITS[found[2]]
+        size = float(found[1]) * (1024 ** list(_UNITS).index(found[2]) if found[3] else unit)
+    if not 1 <= size < 10**18:
+        raise OptionError(f"--memory {text!r} is not a size", todo="for example --memory 1GB")
+    return int(size)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may take.
+
+    Attributes:
+      memory: bytes, aimed at: one group is always held whole.
+      threads: pieces that are worked on at the same time.
+    """
+
+    memory: int
+    threads: int
+
+    @classmethod
+    def of(cls, memory: str | None, threads: int | None) -> "Budget":
+        """By default a quarter of the memory that is free, 800 MB at most, and a thread per core.
+
+        Raises:
+          OptionError: not a size, or no threads.
+        """
+        if threads is not None and threads < 1:
+            raise OptionError(f"--threads {threads} is less than 1")
+        size = parse_memory(memory) if memory else int(min(_MOST, _SHARE * _free_memory()))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return cls(max(size, _LEAST), threads or cores or 1)
+
+    def rows(self, row_bytes: int) -> int:
+        """Rows of one piece, if the values that are read of a row have `row_bytes`."""
+        pieces = self.threads + 1
+        room = max(self.memory - _PROGRAM, self.memory // 8) // pieces
+        return max(room // (_PER_ROW + row_bytes), _FEWEST_ROWS)
+
+    @property
+    def gathered(self) -> int:
+        """Bytes of rows that are gathered in memory before they go to disk."""
+        return self.memory // 4
+
+
+def _free_memory() -> int:
+    """Bytes that this process can take: free in the machine and in its control group."""
+    free = [4 * _MOST]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text("ascii"))
+        free += [int(found[1]) * 1024] if found else []
+    group = Path("/sys/fs/cgroup")
+    try:
+        most = (group / "memory.max").read_text("ascii").strip()
+        taken = int((group / "memory.current").read_text("ascii"))
+        free += [int(most) - taken] if most.isdecimal() else []
+    except (OSError, ValueError):
+        pass
+    return max(min(free), 0)
