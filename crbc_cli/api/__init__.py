@@ -7,17 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crbc_cli.api.annotation import Annotated, annotate
     from crbc_cli.api.comparison import COMPARED, audit, compare
-    from crbc_cli.api.outputs import Annotated, annotate, credit, filter_log
+    from crbc_cli.api.outputs import credit, filter_log
     from crbc_cli.api.pages import group_graph, report_page
     from crbc_cli.api.reading import prepared_logs
     from crbc_cli.api.reports import anchor_report, check, coverage, explain, gate, profile
 
 _HOME = {
     "COMPARED": "comparison",
-    "Annotated": "outputs",
+    "Annotated": "annotation",
     "anchor_report": "reports",
-    "annotate": "outputs",
+    "annotate": "annotation",
     "audit": "comparison",
     "check": "reports",
     "compare": "comparison",

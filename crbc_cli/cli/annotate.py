@@ -1,5 +1,6 @@
 """`crbc annotate`."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -115,6 +116,32 @@ def register(app: typer.Typer) -> None:
                 help="Say what would be read, grouped and written; write nothing.",
             ),
         ] = False,
+        resume: Annotated[
+            bool,
+            typer.Option(
+                "--resume",
+                help="Leave outputs alone that were made from the same inputs in the same way.",
+            ),
+        ] = False,
+        keep_going: Annotated[
+            bool,
+            typer.Option(
+                "--keep-going",
+                help="Go on with other outputs when one fails; exit 1 if some were made.",
+            ),
+        ] = False,
+        memory: Annotated[
+            str | None,
+            typer.Option(
+                show_default="a quarter of what is free, 800 MB at most",
+                metavar="SIZE",
+                help="Memory to aim at, for example 1GB; a group is held whole.",
+            ),
+        ] = None,
+        threads: Annotated[
+            int | None,
+            typer.Option(show_default="cores", metavar="N", min=1, help="Threads to use."),
+        ] = None,
         chunk_rows: Annotated[
             int,
             typer.Option(
@@ -122,7 +149,7 @@ def register(app: typer.Typer) -> None:
                 show_envvar=False,
                 metavar="N",
                 min=1,
-                help="Rows solved at a time; no number depends on it.",
+                help="Rows held at a time at most; no number depends on it.",
             ),
         ] = 65_536,
     ) -> None:
@@ -131,6 +158,8 @@ def register(app: typer.Typer) -> None:
         from crbc_cli.engine.clock import Clock
         from crbc_cli.notes import counted
 
+        if threads is not None:  # polars looks once, when it is imported
+            os.environ["POLARS_MAX_THREADS"] = str(threads)
         clock = Clock()
         with clock("import"):
             from crbc_cli.api import annotate as work
@@ -147,15 +176,22 @@ def register(app: typer.Typer) -> None:
             emit_column=emit_column,
             force=force,
             dry_run=dry_run,
+            resume=resume,
+            keep_going=keep_going,
+            memory=memory,
+            threads=threads,
             chunk_rows=chunk_rows,
             settings=run.settings,
             clock=clock,
         )
         if not run.quiet:
-            written = ", ".join(done.outputs) if done.outputs else "nothing written"
             sizes = (done.rows, "row"), (done.rollouts, "rollout"), (done.groups, "group")
-            tell(f"{', '.join(counted(*size) for size in sizes)} -> {written}")
+            tell(f"{', '.join(counted(*size) for size in sizes)} -> {done.told}")
             if dry_run:
                 for line in done.describe():
                     tell(line)
+        for name, reason in done.failed.items():
+            tell(f"failed: {name}: {reason}")
         finish(run, done.notes, clock)
+        if done.failed:
+            raise SystemExit(1 if done.outputs or done.skipped else 2)

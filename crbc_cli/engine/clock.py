@@ -40,6 +40,12 @@ class Clock:
             elapsed = time.perf_counter() - start
             self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed
 
+    def add(self, other: "Clock") -> None:
+        """Adds seconds and rows that another clock measured, in another thread perhaps."""
+        for stage, seconds in other.seconds.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        self.rows += other.rows
+
 
 def peak_memory() -> int:
     """Largest resident size of this process so far, bytes.

@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain, islice
 from typing import Protocol, TypeVar
 
 from crbc_cli.engine.slabs import Slab
@@ -31,13 +30,29 @@ class Local:
     def run(self, slabs: Iterable[Slab], job: Job) -> Iterator[Done]:
         """See `Executor`. A single piece needs no thread."""
         rest = iter(slabs)
-        first = [*islice(rest, 2)]
-        if self.threads == 1 or len(first) < 2:
-            for slab in chain(first, rest):
+        first, second = next(rest, None), None
+        if self.threads > 1:
+            second = next(rest, None)
+        items = _chained([first, second], rest)
+        del first
+        if second is None:
+            for slab in items:
                 yield work(slab, job)
             return
+        del second
         with ThreadPoolExecutor(self.threads, "crbc") as pool:
-            yield from _in_order(pool, self.threads, chain(first, rest), lambda s: work(s, job))
+            yield from _in_order(pool, self.threads, items, lambda slab: work(slab, job))
+
+
+def _chained(first: list[Slab | None], rest: Iterator[Slab]) -> Iterator[Slab]:
+    """All of them, none held when it is given."""
+    first.reverse()
+    while first:
+        slab = first.pop()
+        if slab is not None:
+            yield slab
+            del slab
+    yield from rest
 
 
 def _in_order(

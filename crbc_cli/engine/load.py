@@ -218,7 +218,7 @@ def load(
         frames = [_load_one(source, i, reading, notes) for i, source in enumerate(sources)]
         frame = concatenated(frames, [source.name for source in sources])
     clock.rows += frame.height
-    apart = [f.name for f in extra if f.name in frame.columns]
+    apart = [name for name in reading.extra if name in frame.columns]
     return Loaded(frame.drop(apart), sources, rules, notes, frame.select(apart))
 
 
@@ -229,6 +229,7 @@ class Reading:
     fields: Sequence[Field]
     keys: Keys
     skip_bad_lines: bool
+    extra: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -248,7 +249,8 @@ class Reading:
             settings.anchor, rules, following=following, anchor_id=anchor_id, lengths=lengths
         )
         fields = needed_fields(settings, rules, following=following, anchors=anchors)
-        return cls([*fields, *extra], keys, settings.log.skip_bad_lines)
+        names = [field.name for field in extra]
+        return cls([*fields, *extra], keys, settings.log.skip_bad_lines, names)
 
 
 def rules_for(sources: Sequence[Source], settings: Settings, notes: Notes) -> RuleFile:

@@ -13,11 +13,15 @@ from typing import Any
 
 import polars as pl
 
-from crbc_cli.engine.annotate import credit_table
+from crbc_cli.engine.budget import Budget
 from crbc_cli.engine.clock import STAGES, Clock, peak_memory
-from crbc_cli.engine.output import OutputPlan, write_output
+from crbc_cli.engine.execute import Local
+from crbc_cli.engine.output import OutputPlan
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.engine.reader import Reader
+from crbc_cli.engine.sink import Shape, table_sinks
+from crbc_cli.engine.stream import Stream, Unit
+from crbc_cli.engine.work import Job
 from crbc_cli.errors import ColumnError
 from crbc_cli.logs.columns import Field, conform
 from crbc_cli.logs.formats.jsonl import LineReport
@@ -129,23 +133,19 @@ def profile_logs(
         raise ColumnError(
             "holds no timing_s/… column", timings.name, f"known: {', '.join(PHASES.values())}"
         )
-    groups = 0
     reader = Reader.open(sources, settings, clock, notes)
+    budget = Budget.of(None, 1)
+    job = Job(reader.settings, reader.rules)
+
+    def metadata(plan: OutputPlan, said: Notes) -> dict[str, Any]:
+        return provenance("profile", reader.settings, plan.sources, said)
+
+    stream = Stream(job, Local(budget.threads), budget, table_sinks(Shape()), metadata, clock)
+    groups = 0
     with tempfile.TemporaryDirectory(prefix="crbc-") as folder:
         for number, part in enumerate(reader.parts):
-            log = reader.read(part)
-            groups += log.rollouts.groups
-            table = credit_table(log, clock)
-            with clock("write"):
-                target = Target(str(Path(folder) / f"{number}.parquet"), "parquet")
-                write_output(
-                    OutputPlan(target, part),
-                    [table],
-                    provenance("profile", settings, part, notes),
-                    all_columns=False,
-                    prefix="",
-                    skip_bad_lines=settings.log.skip_bad_lines,
-                )
+            target = Target(str(Path(folder) / f"{number}.parquet"), "parquet")
+            groups += stream.run(Unit([part], [OutputPlan(target, part)]), notes).groups
     return ProfileReport(clock, groups, peak_memory(), updates)
 
 

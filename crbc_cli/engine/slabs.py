@@ -75,7 +75,10 @@ class Slab:
             if frame.height != self.rows:
                 raise self.sources[0].changed()
         clock.rows += frame.height
-        return Loaded(frame, self.sources, rules, Notes(), pl.DataFrame(), self.before)
+        apart = [name for name in reading.extra if name in frame.columns]
+        return Loaded(
+            frame.drop(apart), self.sources, rules, Notes(), frame.select(apart), self.before
+        )
 
 
 def slabs(

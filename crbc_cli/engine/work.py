@@ -1,6 +1,6 @@
 """One piece of a log -> its rows of the credit table: a pure function that can run anywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,12 +16,16 @@ from crbc_cli.engine.growth import Growth
 from crbc_cli.engine.load import Reading
 from crbc_cli.engine.prepare import CHUNK_ROWS, Counted
 from crbc_cli.engine.slabs import Slab
+from crbc_cli.logs.columns import Field
 from crbc_cli.methods.registry import Chosen, parse_methods
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.process.quality import Conflicts
 
 __all__ = ["Done", "Job", "Totals", "work"]
+
+
+Shaping = Callable[[pl.DataFrame, pl.DataFrame], pl.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Job:
       anchor_id: add content digests.
       chunk_rows: rows solved at a time.
       solve: false to find groups and outcomes only.
+      extra: columns that are read beside the step table.
+      shape: makes what is written of a credit table and the extra columns, row-aligned with it.
     """
 
     settings: Settings
@@ -43,6 +49,8 @@ class Job:
     anchor_id: bool = False
     chunk_rows: int = CHUNK_ROWS
     solve: bool = True
+    extra: tuple[Field, ...] = ()
+    shape: Shaping | None = None
 
     @cached_property
     def methods(self) -> tuple[Chosen, ...]:
@@ -55,7 +63,13 @@ class Job:
         """What is read of each row."""
         following = any("terminal" in chosen.needs for chosen in self.methods)
         return Reading.of(
-            self.settings, self.rules, following=following, anchor_id=self.anchor_id, lengths=True
+            self.settings,
+            self.rules,
+            following=following,
+            anchors=any(chosen.method.kind == "step" for chosen in self.methods),
+            anchor_id=self.anchor_id,
+            lengths=True,
+            extra=self.extra,
         )
 
     @property
@@ -90,10 +104,14 @@ class Totals:
         """Adds a later piece."""
         self.counted.add(later.counted)
         self.growth.add(later.growth)
-        self.conflicts += later.conflicts
-        self.rows += later.rows
-        self.groups += later.groups
-        self.rollouts += later.rollouts
+        self.add_sizes(later)
+
+    def add_sizes(self, other: "Totals") -> None:
+        """Adds sizes and the conflict rate of another part or output."""
+        self.conflicts += other.conflicts
+        self.rows += other.rows
+        self.groups += other.groups
+        self.rollouts += other.rollouts
 
     def tell(self, settings: Settings, notes: Notes) -> None:
         """Says what was inferred and tolerated in one part of the run.
@@ -146,5 +164,7 @@ def work(slab: Slab, job: Job) -> Done:
             totals.conflicts = numbers.conflicts
             with clock("combine"):
                 table = table_of(log, numbers)
+                if job.shape is not None:
+                    table = job.shape(table, log.loaded.extra)
     source = None if len(slab.sources) == 1 else loaded.frame["source"].to_numpy()
     return Done(table, source, slab.number, totals, clock)

@@ -8,6 +8,7 @@ import base64
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import IO, Protocol
 
 import polars as pl
@@ -27,6 +28,9 @@ class Encoder(Protocol):
 
     def finish(self, metadata: Mapping[str, str]) -> None:
         """Ends the table with metadata, where the format has a place for it."""
+
+    def abandon(self) -> None:
+        """Lets go of everything; what was written is worth nothing."""
 
 
 def encoder(kind: str, stream: IO[bytes], first: pl.DataFrame) -> Encoder:
@@ -94,6 +98,11 @@ class _Parquet:
         self._writer.add_key_value_metadata(parquet_metadata(self._empty, metadata))
         self._writer.close()
 
+    def abandon(self) -> None:
+        with suppress(Exception):
+            self._writer.close()
+        self._writer.is_open = False  # or it tries again when it is collected
+
     def _encode(self, blocks: list[pl.DataFrame]) -> None:
         for block in blocks:
             self._writer.write_table(block.to_arrow(), row_group_size=BLOCK_ROWS)
@@ -130,6 +139,9 @@ class _Arrow:
         shutil.copyfileobj(self._body, self._stream, 1 << 20)
         self._body.close()
 
+    def abandon(self) -> None:
+        self._body.close()
+
     def _encode(self, blocks: list[pl.DataFrame]) -> None:
         for block in blocks:
             self._writer.write_table(block.to_arrow())
@@ -146,6 +158,9 @@ class _Jsonl:
     def finish(self, metadata: Mapping[str, str]) -> None:
         """Nothing: metadata stands beside the file."""
 
+    def abandon(self) -> None:
+        """Nothing: the stream is all there is."""
+
 
 class _Csv:
     def __init__(self, stream: IO[bytes]) -> None:
@@ -159,3 +174,6 @@ class _Csv:
 
     def finish(self, metadata: Mapping[str, str]) -> None:
         """Nothing: metadata stands beside the file."""
+
+    def abandon(self) -> None:
+        """Nothing: the stream is all there is."""

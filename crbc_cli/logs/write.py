@@ -105,6 +105,11 @@ class Target:
         path = Path(self.name)
         return self.name == "-" or (path.exists() and not (path.is_file() or path.is_dir()))
 
+    @property
+    def exists(self) -> bool:
+        """A file stands under its name."""
+        return not self.is_stream and Path(self.name).is_file()
+
     def check(self) -> None:
         """Refuses before any work is done.
 
@@ -233,8 +238,14 @@ class TableWriter:
         text = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
         if self._encoder is not None:
             self._encoder.finish({METADATA_KEY: text})
+            self._encoder = None
         if self._note is not None:
             self._note.write(text.encode() + b"\n")
+
+    def close(self) -> None:
+        """Lets go of what was not finished."""
+        if self._encoder is not None:
+            self._encoder.abandon()
 
 
 @contextmanager
@@ -245,7 +256,11 @@ def open_table(target: Target) -> Iterator[TableWriter]:
       OutputError: it cannot be written.
     """
     with _opened(target) as (stream, note):
-        yield TableWriter(target, stream, note)
+        writer = TableWriter(target, stream, note)
+        try:
+            yield writer
+        finally:
+            writer.close()
 
 
 def write_table(

@@ -6,13 +6,15 @@ table, `advantage` in float32 with its nulls, `reason`, and where the log has th
 (with the step) are unique: of rows that are copies of each other the first is kept.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
 from crbc_cli.engine.output import OutputPlan, one_schema
+from crbc_cli.engine.sink import Sinks
 from crbc_cli.errors import ColumnError, IdentityError, OptionError, OutputError
 from crbc_cli.logs.columns import Field, resolve_column
 from crbc_cli.logs.read import available_columns
@@ -24,7 +26,7 @@ from crbc_cli.tables import METHOD_NUMBERS
 from crbc_cli.trainers.targets import MADE_OF, Key, Target, target_named
 from crbc_cli.trainers.tensors import require_torch, write_vectors
 
-__all__ = ["Emission", "write_emitted"]
+__all__ = ["Emission", "emitted_sinks"]
 
 _SPAN = ("response_start", "response_len")
 _EXTRA = "emit:"
@@ -141,6 +143,10 @@ class Emission:
         keys = [Field(_EXTRA + key, column, "scalar", True) for key, column in self.columns.items()]
         return keys + [Field(_EXTRA + name, name, "number") for name in _SPAN]
 
+    def echo(self) -> dict[str, Any]:
+        """For an output's metadata."""
+        return {"target": self.name, "column": self.column, "keys": dict(self.columns)}
+
     def table(self, credit: pl.DataFrame, extra: pl.DataFrame) -> pl.DataFrame:
         """Emitted rows of some credit rows, copies among them.
 
@@ -205,34 +211,42 @@ class Emission:
         return rows.drop("source_file", "source_row")
 
 
-def write_emitted(
-    emission: Emission,
-    plan: OutputPlan,
-    tables: Sequence[pl.DataFrame],
-    metadata: Mapping[str, Any],
-) -> None:
-    """Writes one output.
+def emitted_sinks(emission: Emission) -> Sinks:
+    """Sinks for tables of `Emission.table`; an output is written when its rows are all there.
 
-    Args:
-      emission: what is emitted.
-      plan: destination and inputs.
-      tables: one table of `Emission.table` per input.
-      metadata: how they were made.
-    Raises:
-      IdentityError, OutputError: see `Emission.whole` and `crbc_cli.logs.write`.
-      OptionError: rows of several inputs would go into one file of vectors.
+    They raise IdentityError and OutputError as `Emission.whole` and `crbc_cli.logs.write` do, and
+    OptionError where rows of several inputs would go into one file of vectors.
     """
-    emitted = {"target": emission.name, "column": emission.column, "keys": dict(emission.columns)}
-    metadata = {**metadata, "emit": emitted}
-    if emission.target is None:
-        if len(tables) > 1:
+
+    @contextmanager
+    def opened(plan: OutputPlan, schema: pl.Schema | None) -> Iterator[_Collected]:
+        del schema
+        yield _Collected(emission, plan)
+
+    return opened
+
+
+class _Collected:
+    def __init__(self, emission: Emission, plan: OutputPlan) -> None:
+        self._emission = emission
+        self._plan = plan
+        self._tables: dict[Source, list[pl.DataFrame]] = {source: [] for source in plan.sources}
+
+    def write(self, source: Source, table: pl.DataFrame) -> None:
+        self._tables[source].append(table)
+
+    def finish(self, metadata: Mapping[str, Any]) -> None:
+        emission, plan = self._emission, self._plan
+        given = [pl.concat(tables) for tables in self._tables.values() if tables]
+        if emission.target is not None:
+            write_table([emission.whole(one_schema(given, plan))], plan.target, metadata)
+        elif len(self._tables) > 1:
             raise OptionError(
                 f"--emit {emission.name} holds the rows of one input",
                 todo="leave -o away, or use -o FOLDER/",
             )
-        write_vectors(emission.whole(tables), plan.target, metadata)
-    else:
-        write_table([emission.whole(one_schema(tables, plan))], plan.target, metadata)
+        else:
+            write_vectors(emission.whole(given), plan.target, metadata)
 
 
 def _number(column: str, labels: Sequence[str]) -> str:
