@@ -175,11 +175,11 @@ def annotate(
         job, Local(budget.threads), budget, None if dry_run else sinks, metadata, clock, chunk_rows
     )
     done = Annotated([], [], {}, plans, 0, 0, 0, notes, clock, settings)
-    for target in (plan.target for plan in plans if over and not dry_run):
-        target.clean()
     open_units = [*units(reader.parts, plans)]
     if resume and not dry_run:
         open_units = [unit for unit in open_units if not _skipped(unit, stream, force, done)]
+    for target in (plan.target for plan in plans if over and not dry_run):
+        target.clean()
     return _run(open_units, stream, done, keep_going=keep_going)
 
 
@@ -191,7 +191,7 @@ def _skipped(unit: Unit, stream: Stream, force: bool, done: Annotated) -> bool:
     """
     left = False
     for plan in unit.plans:
-        if not plan.target.exists:
+        if not plan.target.exists or plan.target.interrupted:
             left = True
         elif not made_as(plan.target, _without_notes(stream, plan)):
             if not force:

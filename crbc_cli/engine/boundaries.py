@@ -49,6 +49,8 @@ class Boundaries:
             changed = np.arange(frame.height)
         else:
             keys = frame.select(columns)
+            if any(dtype.is_nested() for dtype in keys.dtypes):  # they count as JSON text
+                raise OutOfOrder
             before = keys.head(0) if self._last is None else self._last
             if before.schema != keys.schema:
                 raise OutOfOrder

@@ -181,13 +181,22 @@ class Target:
                 Path(self.beside.name).unlink(missing_ok=True)
             _take_place(temporary, path)
 
+    @property
+    def interrupted(self) -> bool:
+        """A run was killed after this file took its place and before its metadata did."""
+        return self.beside is not None and not self.beside.exists and bool(self.beside._leftovers())
+
     def clean(self) -> None:
         """Removes what killed runs left beside this file: temporary files nobody holds open."""
         for target in filter(None, (self, self.beside)):
-            path = Path(os.path.realpath(target.name))
-            with suppress(OSError):
-                for left in path.parent.glob(f".{glob_escape(path.name)}.*{_TEMPORARY}"):
-                    remove_unlocked(left)
+            for left in target._leftovers():
+                remove_unlocked(left)
+
+    def _leftovers(self) -> list[Path]:
+        path = Path(os.path.realpath(self.name))
+        with suppress(OSError):
+            return [*path.parent.glob(f".{glob_escape(path.name)}.*{_TEMPORARY}")]
+        return []
 
 
 def _take_place(temporary: Path, path: Path) -> None:
