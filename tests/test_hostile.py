@@ -28,8 +28,9 @@ import crbc_cli
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.coverage import CoverageReport, measure_coverage
 from crbc_cli.engine.load import load
-from crbc_cli.engine.output import OutputPlan, write_output
+from crbc_cli.engine.output import OutputPlan
 from crbc_cli.engine.prepare import prepare
+from crbc_cli.engine.sink import Shape, table_sinks
 from crbc_cli.errors import InputError, OptionError
 from crbc_cli.logs.fetch import fetch_text
 from crbc_cli.logs.sources import Source, resolve
@@ -440,9 +441,15 @@ def test_an_input_that_changes_between_two_readings(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="changed while it was read"):
         write_subset([source], [pl.Series([True] * 8)], target, {}, skip_bad_lines=False)
     plan = OutputPlan(Target(str(tmp_path / "out.parquet"), "parquet"), [source])
-    short = credit(log).head(8)
-    with pytest.raises(InputError, match="changed while it was read"):
-        write_output(plan, [short], {}, all_columns=True, prefix="p_", skip_bad_lines=False)
+
+    def write(rows: pl.DataFrame) -> None:
+        with table_sinks(Shape(all_columns=True, prefix="p_"))(plan, None) as sink:
+            sink.write(source, rows)
+            sink.finish({})
+
+    for rows in (credit(log).head(8), pl.concat([credit(log)] * 2)):
+        with pytest.raises(InputError, match="changed while it was read"):
+            write(rows)
     assert {path.name for path in tmp_path.iterdir()} == {"log.jsonl", "log.parquet"}
 
 
