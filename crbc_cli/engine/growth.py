@@ -21,6 +21,7 @@ GROWS = 0.9
 GROWING_SHARE = 0.8
 """If more of the rollouts than this share have growing anchors, anchors hold the history."""
 _LEAST_VISITS = 3
+_COUNTED_DENSELY = 1 << 16
 
 
 def growth(chain: Ints, step: Ints, size: Ints, chains: int) -> Floats:
@@ -133,7 +134,12 @@ def _grown(rollout: Ints, step: Ints, size: Ints, longer: NDArray[np.bool_]) -> 
 
 
 def _counted(sizes: Ints) -> Counter[int]:
-    size, number = np.unique(sizes, return_counts=True)
+    if sizes.max(initial=0) < _COUNTED_DENSELY:
+        dense = np.bincount(sizes)
+        size = np.flatnonzero(dense)
+        number = dense[size]
+    else:
+        size, number = np.unique(sizes, return_counts=True)
     return Counter(dict(zip(size.tolist(), number.tolist(), strict=True)))
 
 
