@@ -102,8 +102,8 @@ def annotate(
     resume: bool = False,
     keep_going: bool = False,
     dry_run: bool = False,
-    memory: str | None = None,
-    threads: int | None = None,
+    memory: str = "",
+    threads: int = 0,
     chunk_rows: int = CHUNK_ROWS,
     method: str | Sequence[str] = "crbc",
     settings: Settings | None = None,
@@ -126,8 +126,8 @@ def annotate(
       resume: leave outputs alone that were made from the same inputs in the same way.
       keep_going: go on with other outputs when one fails.
       dry_run: read and group, write nothing.
-      memory: memory to aim at, for example `1GB`.
-      threads: pieces that are worked on at the same time.
+      memory: memory to aim at, for example `1GB`; by default a share of what is free.
+      threads: pieces that are worked on at the same time; 0 for one per core.
       chunk_rows: rows of a piece at most; no number depends on it.
       method: estimators, `[LABEL=]NAME[:KEY=VALUE]…` separated by commas; the numbers of several
         get their labels as prefix.

@@ -131,17 +131,17 @@ def register(app: typer.Typer) -> None:
             ),
         ] = False,
         memory: Annotated[
-            str | None,
+            str,
             typer.Option(
                 show_default="a quarter of what is free, 800 MB at most",
                 metavar="SIZE",
                 help="Memory to aim at, for example 1GB; a group is held whole.",
             ),
-        ] = None,
+        ] = "",
         threads: Annotated[
-            int | None,
-            typer.Option(show_default="cores", metavar="N", min=1, help="Threads to use."),
-        ] = None,
+            int,
+            typer.Option(show_default="one per core", metavar="N", min=0, help="Threads to use."),
+        ] = 0,
         chunk_rows: Annotated[
             int,
             typer.Option(
@@ -158,7 +158,7 @@ def register(app: typer.Typer) -> None:
         from crbc_cli.engine.clock import Clock
         from crbc_cli.notes import counted
 
-        if threads is not None:  # polars looks once, when it is imported
+        if threads:  # polars looks once, when it is imported
             os.environ["POLARS_MAX_THREADS"] = str(threads)
         clock = Clock()
         with clock("import"):

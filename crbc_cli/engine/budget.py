@@ -49,14 +49,14 @@ class Budget:
     threads: int
 
     @classmethod
-    def of(cls, memory: str | None, threads: int | None) -> "Budget":
+    def of(cls, memory: str = "", threads: int = 0) -> "Budget":
         """By default a quarter of the memory that is free, 800 MB at most, and a thread per core.
 
         Raises:
-          OptionError: not a size, or no threads.
+          OptionError: not a size, or less than no threads.
         """
-        if threads is not None and threads < 1:
-            raise OptionError(f"--threads {threads} is less than 1")
+        if threads < 0:
+            raise OptionError(f"--threads {threads} is negative")
         size = parse_memory(memory) if memory else int(min(_MOST, _SHARE * _free_memory()))
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         return cls(max(size, _LEAST), threads or cores or 1)

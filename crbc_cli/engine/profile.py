@@ -134,7 +134,7 @@ def profile_logs(
             "holds no timing_s/… column", timings.name, f"known: {', '.join(PHASES.values())}"
         )
     reader = Reader.open(sources, settings, clock, notes)
-    budget = Budget.of(None, 1)
+    budget = Budget.of(threads=1)
     job = Job(reader.settings, reader.rules)
 
     def metadata(plan: OutputPlan, said: Notes) -> dict[str, Any]:
