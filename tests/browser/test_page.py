@@ -77,6 +77,7 @@ def opened(browser: Browser, path: Path, width: int = 1280, scheme: str = "light
         color_scheme=scheme,  # type: ignore[arg-type]
         offline=True,
     )
+    context.set_default_timeout(120_000)  # a machine that does other work too
     seen = Seen(context.new_page())
     seen.tab.on("console", lambda message: seen.said.append(message.text))
     seen.tab.on("pageerror", lambda error: seen.said.append(str(error)))
