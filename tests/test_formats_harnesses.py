@@ -270,6 +270,7 @@ def test_nemo_rl_has_no_groups_and_steps(tmp_path: Path) -> None:
         (0, 1.0, "hall", "go desk", 0.5),
         (1, 0.0, "hall", "go desk", 0.5),
     ]
+    assert columns_of(table, "trained_tokens", "length", "trained") == [(2, 4, 1.0)] * 2
     made = credit(path, "--group-by", "prompt", "--success-when", "reward >= 1")
     assert made["group_advantage"].sum() == pytest.approx(0)
     assert made["group_advantage"][0] > 0

@@ -143,6 +143,8 @@ def _read_rl(dump: Dump, remarks: Remarks) -> pl.DataFrame:
                 "response": "\n".join(texts[1:]),
                 "logged_advantage": sum(acted) / len(acted) if acted else None,
                 "trained": unwrapped(record.get("sample_loss_mask")),
+                "trained_tokens": sum(map(bool, mask)),
+                "length": unwrapped(record.get("input_lengths")),
                 "source_record": index,
             }
         )
