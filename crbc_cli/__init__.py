@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         group_graph,
         profile,
         report_page,
+        steps,
     )
     from crbc_cli.errors import CrbcError
 
@@ -40,6 +41,7 @@ _HOME = {
     "gate": "api",
     "group_graph": "api",
     "profile": "api",
+    "steps": "api",
     "report_page": "api",
     "CrbcError": "errors",
 }
@@ -60,6 +62,7 @@ __all__ = [
     "group_graph",
     "profile",
     "report_page",
+    "steps",
 ]
 
 

@@ -35,7 +35,7 @@ VOCABULARY = {
     "polars": {"logs", "anchors", "rollouts", "engine", "trainers", "api"},
     "pyarrow": {"logs", "anchors", "rollouts", "engine", "trainers", "api"},
     "rich": {"report", "cli"},
-    "altair": {"report", "cli"},
+    "vl_convert": {"report"},
     "fast_sugiyama": {"report"},
     "typer": {"cli"},
     "torch": {"trainers"},

@@ -102,6 +102,7 @@ REPORTS: dict[str, list[object]] = {
     "profile": ["profile", GOLDEN],
     "gate": ["gate", SOKOBAN, "--at", "3"],
     "methods": ["methods"],
+    "steps": ["steps", SOKOBAN],
 }
 
 

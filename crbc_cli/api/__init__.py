@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from crbc_cli.api.outputs import credit, filter_log
     from crbc_cli.api.pages import group_graph, report_page
     from crbc_cli.api.reading import prepared_logs
-    from crbc_cli.api.reports import anchor_report, check, coverage, explain, gate, profile
+    from crbc_cli.api.reports import anchor_report, check, coverage, explain, gate, profile, steps
 
 _HOME = {
     "COMPARED": "comparison",
@@ -30,6 +30,7 @@ _HOME = {
     "group_graph": "pages",
     "prepared_logs": "reading",
     "profile": "reports",
+    "steps": "reports",
     "report_page": "pages",
 }
 
@@ -50,6 +51,7 @@ __all__ = [
     "prepared_logs",
     "profile",
     "report_page",
+    "steps",
 ]
 
 

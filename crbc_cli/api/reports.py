@@ -20,16 +20,18 @@ from crbc_cli.engine.gate_features import groups_of_features
 from crbc_cli.engine.gate_groups import groups_of_logs
 from crbc_cli.engine.gate_options import GateRule
 from crbc_cli.engine.locate import find_step
+from crbc_cli.engine.positions import PositionReport, measure_positions
 from crbc_cli.engine.profile import ProfileReport, profile_logs
 from crbc_cli.engine.reader import Reader
 from crbc_cli.errors import OptionError
 from crbc_cli.logs.open import open_logs
 from crbc_cli.logs.sources import resolve
+from crbc_cli.methods.registry import parse_method
 from crbc_cli.methods.selective_rollout import SIGNALS
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 
-__all__ = ["anchor_report", "check", "coverage", "explain", "gate", "profile"]
+__all__ = ["anchor_report", "check", "coverage", "explain", "gate", "profile", "steps"]
 
 
 def coverage(
@@ -78,6 +80,33 @@ def profile(
     notes = notes or Notes()
     sources = open_logs(inputs, settings.log, notes)
     return profile_logs(sources, settings, clock or Clock(), notes, metrics)
+
+
+def steps(
+    inputs: str | Sequence[str],
+    *,
+    method: str = "crbc",
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> PositionReport:
+    """Step credit by position in the rollout and by outcome.
+
+    Args:
+      inputs: logs.
+      method: one estimator, `NAME[:KEY=VALUE]…`.
+      settings, options: as in `annotate`.
+      clock, notes: filled if given.
+    Raises:
+      CrbcError: see `crbc_cli.errors`.
+    """
+    settings = settings or Settings.from_flat(options)
+    clock, notes = clock or Clock(), notes or Notes()
+    reader = Reader.open(open_logs(inputs, settings.log, notes), settings, clock, notes)
+    chosen = parse_method(method, reader.settings.credit, reader.settings.group_advantage)
+    following = "terminal" in chosen.needs
+    return measure_positions(reader.logs(following=following), chosen, clock)
 
 
 def check(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.figure import FigureOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, log_command
 from crbc_cli.options import CreditOptions
 
@@ -80,11 +81,10 @@ def register(app: typer.Typer) -> None:
                 help="Print what the presets named in place of logs do, or list them, and end.",
             ),
         ] = False,
-        force: Annotated[
-            bool, typer.Option("--force", help="Replace an existing rule file.")
-        ] = False,
+        force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
         json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
         csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row per group.")] = False,
+        figure: FigureOption = None,
     ) -> None:
         """Measure the anchors of logs, and suggest rules that make them better."""
         from crbc_cli.cli.console import finish, print_csv, print_json, show, tell
@@ -103,6 +103,7 @@ def register(app: typer.Typer) -> None:
         target = None if suggest_rules is None else Target(suggest_rules, "toml", force)
         if target is not None:
             target.check()
+        targets = figure_targets(figure, force)
         report = work(
             run.logs,
             group=group,
@@ -129,6 +130,10 @@ def register(app: typer.Typer) -> None:
                 with target.open() as stream:
                     stream.write(report.suggested_toml.encode())
                 tell(f"{len(report.suggestions)} suggestions -> {suggest_rules}")
+        if targets:
+            from crbc_cli.report.figures.anchors import anchors_figure
+
+            draw_figures(targets, anchors_figure(report), quiet=run.quiet)
         finish(run, notes, clock)
 
 

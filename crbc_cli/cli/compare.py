@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.figure import FigureOption, ForceOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, complete_methods, log_command
 from crbc_cli.errors import OptionError
 
@@ -145,6 +146,8 @@ def register(app: typer.Typer) -> None:
         ] = 5e-5,
         json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
         csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+        figure: FigureOption = None,
+        force: ForceOption = False,
     ) -> None:
         """Set estimators side by side, against a known truth, or against a logged advantage."""
         from crbc_cli.cli.console import finish, print_csv, print_json, show
@@ -160,6 +163,7 @@ def register(app: typer.Typer) -> None:
         with clock("import"):
             from crbc_cli.api import COMPARED
             from crbc_cli.api import compare as work
+        targets = figure_targets(figure, force)
         logs, swept = _split(run.logs, sweep or [])
         report = work(
             logs,
@@ -185,6 +189,10 @@ def register(app: typer.Typer) -> None:
             from crbc_cli.report.compare import compare_report
 
             show(*compare_report(report, against))
+        if targets:
+            from crbc_cli.report.figures.compare import compare_figure
+
+            draw_figures(targets, compare_figure(report), quiet=run.quiet)
         finish(run, notes, clock)
 
 

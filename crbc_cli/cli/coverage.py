@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.figure import FigureOption, ForceOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, completing, log_command, parse_depths
 
 _EPILOG = "Example: crbc coverage logs.parquet --depth 0..inf --json"
@@ -46,6 +47,8 @@ def register(app: typer.Typer) -> None:
         ] = "visits",
         json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
         csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+        figure: FigureOption = None,
+        force: ForceOption = False,
     ) -> None:
         """Count the rollouts whose evidence reaches each visit, per closure depth."""
         from crbc_cli.cli.console import finish, print_csv, print_json, show
@@ -55,6 +58,7 @@ def register(app: typer.Typer) -> None:
         notes, clock = Notes(), Clock()
         with clock("import"):
             from crbc_cli.api import coverage as work
+        targets = figure_targets(figure, force)
         report = work(
             run.logs,
             depths=parse_depths(depth),
@@ -72,4 +76,8 @@ def register(app: typer.Typer) -> None:
             from crbc_cli.report.text import coverage_summary, coverage_tables
 
             show(*coverage_tables(report), coverage_summary(report))
+        if targets:
+            from crbc_cli.report.figures.coverage import coverage_figure
+
+            draw_figures(targets, coverage_figure(report), quiet=run.quiet)
         finish(run, notes, clock)

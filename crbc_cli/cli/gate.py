@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.figure import FigureOption, ForceOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, completing, log_command, refuse_long
 from crbc_cli.errors import OptionError
 from crbc_cli.options import CreditOptions, GroupAdvantageOptions
@@ -132,6 +133,8 @@ def register(app: typer.Typer) -> None:
         ] = False,
         json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
         csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+        figure: FigureOption = None,
+        force: ForceOption = False,
     ) -> None:
         """Find groups that could have stopped early (Selective Rollout), and what that costs."""
         from crbc_cli.cli.console import finish, print_csv, print_json, show
@@ -141,6 +144,7 @@ def register(app: typer.Typer) -> None:
         notes, clock = Notes(), Clock()
         with clock("import"):
             from crbc_cli.api import gate as work
+        targets = figure_targets(figure, force)
         report = work(
             run.logs,
             features=features,
@@ -167,6 +171,10 @@ def register(app: typer.Typer) -> None:
             from crbc_cli.report.gate import gate_report
 
             show(*gate_report(report))
+        if targets:
+            from crbc_cli.report.figures.gate import gate_figure
+
+            draw_figures(targets, gate_figure(report), quiet=run.quiet)
         finish(run, notes, clock)
 
 

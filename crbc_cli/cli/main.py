@@ -81,6 +81,7 @@ def _register() -> None:
         profile,
         report,
         schema,
+        steps,
     )
     from crbc_cli.cli import filter as filter_command
 
@@ -98,6 +99,7 @@ def _register() -> None:
         profile,
         report,
         schema,
+        steps,
     ):
         module.register(app)
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.figure import FigureOption, ForceOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, log_command
 
 _EPILOG = "Example: crbc profile logs.parquet --json"
@@ -25,6 +26,8 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
         json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        figure: FigureOption = None,
+        force: ForceOption = False,
     ) -> None:
         """Time each stage of annotate, beside the training run's own timings."""
         from crbc_cli.cli.console import finish, print_json, show
@@ -34,6 +37,7 @@ def register(app: typer.Typer) -> None:
         clock, notes = Clock(), Notes()
         with clock("import"):
             from crbc_cli.api import profile as work
+        targets = figure_targets(figure, force)
         report = work(run.logs, timings=timings, settings=run.settings, clock=clock, notes=notes)
         if json:
             print_json(report.to_dict() | {"options": run.settings.echo()})
@@ -41,4 +45,8 @@ def register(app: typer.Typer) -> None:
             from crbc_cli.report.text import stage_table, update_table
 
             show(stage_table(clock), *update_table(report))
+        if targets:
+            from crbc_cli.report.figures.runtime import runtime_figure
+
+            draw_figures(targets, runtime_figure(report), quiet=run.quiet)
         finish(run, notes, clock)

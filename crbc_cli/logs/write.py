@@ -31,8 +31,10 @@ __all__ = [
 ]
 
 METADATA_KEY = "crbc"
-Format = Literal["parquet", "jsonl", "arrow", "csv", "toml", "html", "svg", "safetensors", "pt"]
-_BINARY = ("parquet", "arrow", "safetensors", "pt")
+Format = Literal[
+    "parquet", "jsonl", "arrow", "csv", "toml", "html", "svg", "png", "pdf", "safetensors", "pt"
+]
+_BINARY = ("parquet", "arrow", "safetensors", "pt", "png", "pdf")
 
 _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",

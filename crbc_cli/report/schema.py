@@ -190,6 +190,29 @@ _PROFILE = {
     "options": OPTIONS,
 }
 
+_STEPS = {
+    "method": of_type("string", "label of the estimator"),
+    "steps": count("steps with a step credit, of rollouts with an outcome"),
+    "rows_left_out": count("other rows"),
+    "positions": listed(
+        record(
+            "one position and outcome",
+            {
+                "position": count("step of the rollout, from 0"),
+                "outcome": of_type("string", "of the rollouts", enum=["success", "failure"]),
+                "steps": count("steps"),
+                "mean": of_type("number", "mean step credit"),
+                "low": of_type("number", "its lower quartile"),
+                "high": of_type("number", "its upper quartile"),
+                "credited_share": share("steps whose step credit is not 0"),
+                "mean_advantage": value("mean advantage"),
+            },
+        ),
+        "by position, successes first",
+    ),
+    "options": OPTIONS,
+}
+
 _SHAPES: tuple[tuple[str, str, dict[str, Schema]], ...] = (
     ("anchors", "crbc anchors", ANCHORS),
     ("check", "crbc check", _CHECK),
@@ -201,6 +224,7 @@ _SHAPES: tuple[tuple[str, str, dict[str, Schema]], ...] = (
     ("gate", "crbc gate", _GATE),
     ("methods", "crbc methods", _METHODS),
     ("profile", "crbc profile", _PROFILE),
+    ("steps", "crbc steps", _STEPS),
 )
 
 

@@ -1,10 +1,15 @@
 """Reports as rich renderables that survive 80 columns and plain pipes."""
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from crbc_cli.notes import counted
 
@@ -14,9 +19,10 @@ if TYPE_CHECKING:
     from crbc_cli.engine.profile import ProfileReport
 
 __all__ = [
-    "bar",
+    "Bar",
     "coverage_summary",
     "coverage_tables",
+    "heat",
     "percent",
     "plain_table",
     "stage_table",
@@ -44,9 +50,40 @@ def percent(share: float | None) -> str:
     return "-" if share is None or math.isnan(share) else f"{100 * share:.1f} %"
 
 
-def bar(share: float, width: int = 12) -> str:
-    """A share as a bar of fixed width, in plain ASCII."""
-    return "#" * round(share * width)
+@dataclass(frozen=True)
+class Bar:
+    """A share as a bar of at most `width` cells, to an eighth of a cell; `#` where the terminal
+    has no block characters."""
+
+    share: float
+    width: int = 12
+
+    def text(self, ascii_only: bool) -> str:
+        """The bar without colour."""
+        eighths = round(min(max(self.share, 0.0), 1.0) * self.width * 8)
+        if ascii_only:
+            return "#" * round(eighths / 8)
+        return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield Text(self.text(options.ascii_only))
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        cells = len(self.text(options.ascii_only))
+        return Measurement(cells, cells)
+
+
+def heat(text: str, share: float) -> Text:
+    """A cell shaded by a share in [0, 1]; without colour the number is left."""
+    if not share > 0:
+        return Text(text)
+    level = min(int(share**0.5 * len(_HEAT)), len(_HEAT) - 1)
+    ink = "white" if level >= len(_HEAT) // 2 else "black"
+    return Text(text, style=f"{ink} on {_HEAT[level]}")
+
+
+_HEAT = ("#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#3182bd", "#08519c")
+"""Blues of the figures, light to dark."""
 
 
 def coverage_tables(report: "CoverageReport") -> list[Table]:
@@ -59,13 +96,14 @@ def coverage_tables(report: "CoverageReport") -> list[Table]:
         "all reached",
         "",
     )
+    table.columns[-1].justify = "left"
     for depth, full, mean in zip(report.depths, report.full, report.means(), strict=True):
         share = full / report.total if report.total else math.nan
         table.add_row(
             "inf" if depth == math.inf else str(int(depth)),
             "-" if math.isnan(mean) else f"{mean:.3f}",
             percent(share),
-            bar(0.0 if math.isnan(share) else share),
+            Bar(0.0 if math.isnan(share) else share),
         )
     shown = sorted({reach for pair in report.paired for reach in pair})
     if len(shown) > 10:
@@ -73,16 +111,13 @@ def coverage_tables(report: "CoverageReport") -> list[Table]:
     paired = plain_table(
         "Depth 0 (rows) against full closure (columns), % of eligible", "rollouts", *map(str, shown)
     )
+    largest = max(report.paired.values(), default=1)
     for i in shown:
-        paired.add_row(
-            str(i),
-            *(
-                f"{100 * report.paired[i, j] / report.total:.1f}"
-                if (i, j) in report.paired
-                else "."
-                for j in shown
-            ),
-        )
+        units = [report.paired.get((i, j), 0) for j in shown]
+        cells = [
+            heat(f"{100 * n / report.total:.1f}", n / largest) if n else Text(".") for n in units
+        ]
+        paired.add_row(str(i), *cells)
     return [table, paired]
 
 
