@@ -9,6 +9,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+from crbc_cli.logs.formats.registry import FORMATS
 from crbc_cli.methods.registry import describe
 from crbc_cli.options import flag_of, option_groups
 from crbc_cli.tables import (
@@ -106,7 +107,26 @@ def targets() -> str:
     )
 
 
+def formats() -> str:
+    rows = []
+    for known in FORMATS.values():
+        places = (known.group, known.rollout, known.step, known.state)
+        rows.append((f"`{known.name}`", known.title, *(place or "-" for place in places)))
+    return _table(("--from", "what", "group", "rollout", "step", "state"), rows)
+
+
+def incomplete_formats() -> str:
+    rows = []
+    for known in FORMATS.values():
+        if known.lacks:
+            hook = f"`crbc adapter {known.hook} --hook`" if known.hook else ""
+            rows.append((f"`{known.name}`", known.lacks, hook))
+    return _table(("--from", "what is missing", "logs the rest"), rows)
+
+
 PARTS = {
+    "formats": formats,
+    "incomplete-formats": incomplete_formats,
     "targets": targets,
     "methods": methods,
     "step-columns": step_columns,

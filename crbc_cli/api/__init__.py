@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crbc_cli.api.annotation import Annotated, annotate
     from crbc_cli.api.comparison import COMPARED, audit, compare
+    from crbc_cli.api.logs import convert, inspect_logs
     from crbc_cli.api.outputs import credit, filter_log
     from crbc_cli.api.pages import group_graph, report_page
     from crbc_cli.api.reading import prepared_logs
@@ -22,10 +23,12 @@ _HOME = {
     "audit": "comparison",
     "check": "reports",
     "compare": "comparison",
+    "convert": "logs",
     "coverage": "reports",
     "credit": "outputs",
     "explain": "reports",
     "filter_log": "outputs",
+    "inspect_logs": "logs",
     "gate": "reports",
     "group_graph": "pages",
     "prepared_logs": "reading",
@@ -42,12 +45,14 @@ __all__ = [
     "audit",
     "check",
     "compare",
+    "convert",
     "coverage",
     "credit",
     "explain",
     "filter_log",
     "gate",
     "group_graph",
+    "inspect_logs",
     "prepared_logs",
     "profile",
     "report_page",

@@ -39,7 +39,12 @@ _CONTAINERS = {
 
 
 def open_logs(
-    inputs: str | Sequence[str], options: LogOptions, notes: Notes, stdin: IO[bytes] | None = None
+    inputs: str | Sequence[str],
+    options: LogOptions,
+    notes: Notes,
+    stdin: IO[bytes] | None = None,
+    *,
+    tolerant: bool = False,
 ) -> list[Source]:
     """Step tables of inputs, in order.
 
@@ -48,6 +53,7 @@ def open_logs(
       options: `from_`, `map`, the grouping and `skip_bad_lines` count.
       notes: told which format each dump has, and what its reader inferred.
       stdin: stream used for `-`.
+      tolerant: take dumps that have no groups.
     Raises:
       InputError: an input cannot be read, or is in no known format.
       IdentityError: a dump that has no groups, without an explicit grouping.
@@ -55,7 +61,7 @@ def open_logs(
     """
     wanted = format_named(options.from_) if options.from_ else None
     sources = resolve(inputs, stdin, lambda path: _is_dump(path, wanted))
-    return [_as_table(source, options, notes) for source in sources]
+    return [_as_table(source, options, notes, tolerant) for source in sources]
 
 
 def _is_dump(path: Path, wanted: Format | None) -> bool:
@@ -98,16 +104,16 @@ def available_columns_safely(source: Source) -> set[str]:
 
 
 def read_dump(
-    dump: Dump, known: Format, options: LogOptions, notes: Notes
+    dump: Dump, known: Format, options: LogOptions, notes: Notes, *, tolerant: bool = False
 ) -> tuple[pl.DataFrame, Remarks]:
-    """Step table of a dump, and its reader's remarks.
+    """Step table of a dump, and its reader's remarks; `tolerant` takes it without groups.
 
     Raises: as `open_logs`.
     """
     remarks = Remarks(dump.name, notes)
     guessed = "" if options.from_ else f" (--from {known.name})"
     remarks.say("format", f"read as {known.title}{guessed}")
-    if known.lacks and not options.infers_groups:
+    if known.lacks and not (options.infers_groups or tolerant):
         hook = f"; crbc adapter {known.hook} --hook logs the rest" if known.hook else ""
         wrong = "name no groups" if known.only_groups else "cannot carry a closure"
         alone = "" if known.only_groups else "for group advantages and audits alone "
@@ -130,11 +136,11 @@ def read_dump(
     return table, remarks
 
 
-def _as_table(source: Source, options: LogOptions, notes: Notes) -> Source:
+def _as_table(source: Source, options: LogOptions, notes: Notes, tolerant: bool) -> Source:
     dump, known = format_of(source, options)
     if known is None:
         return dump.source
-    table, remarks = read_dump(dump, known, options, notes)
+    table, remarks = read_dump(dump, known, options, notes, tolerant=tolerant)
     path = temporary_file(".parquet")
     described = {JSON_COLUMNS: json.dumps(sorted(remarks.json_columns))}
     table.write_parquet(path, compression="lz4", metadata=parquet_metadata(table, described))

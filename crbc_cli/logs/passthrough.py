@@ -10,7 +10,7 @@ from crbc_cli.logs.formats import jsonl, parquet
 from crbc_cli.logs.formats.jsonl import LineReport
 from crbc_cli.logs.sources import Source
 
-__all__ = ["as_frame", "raw_lines"]
+__all__ = ["as_frame", "raw_lines", "typed_members"]
 
 
 def as_frame(source: Source, skip_bad_lines: bool) -> pl.DataFrame:
@@ -26,11 +26,22 @@ def as_frame(source: Source, skip_bad_lines: bool) -> pl.DataFrame:
         frame = parquet.scan(source)
         with parquet.polars_errors(source.name):
             return frame.collect()
+    return typed_members(source, skip_bad_lines, LineReport())[0]
+
+
+def typed_members(
+    source: Source, skip_bad_lines: bool, report: LineReport
+) -> tuple[pl.DataFrame, set[str]]:
+    """Every member of a JSONL input, and which columns hold raw JSON text.
+
+    Args:
+      report: filled while reading.
+    Raises:
+      InputError: as reading does.
+    """
     columns: dict[str, list[bytes | None]] = {}
     rows = 0
-    for _, block in jsonl.decode_lines(
-        source, dict[str, msgspec.Raw], skip_bad_lines, LineReport()
-    ):
+    for _, block in jsonl.decode_lines(source, dict[str, msgspec.Raw], skip_bad_lines, report):
         for row in block:
             for name, value in row.items():
                 known = columns.setdefault(name, [])
@@ -39,10 +50,12 @@ def as_frame(source: Source, skip_bad_lines: bool) -> pl.DataFrame:
             rows += 1
     for values in columns.values():
         values.extend([None] * (rows - len(values)))
-    return pl.DataFrame([_column(name, values) for name, values in columns.items()])
+    typed = [_column(name, values) for name, values in columns.items()]
+    return pl.DataFrame([column for column, _ in typed]), {c.name for c, raw in typed if raw}
 
 
-def _column(name: str, texts: list[bytes | None]) -> pl.Series:
+def _column(name: str, texts: list[bytes | None]) -> tuple[pl.Series, bool]:
+    """The column, and whether it is raw JSON text."""
     heads = {text[:1] for text in texts if text not in (None, b"null")}
     if heads == {b'"'}:
         plain: Any = str
@@ -52,15 +65,15 @@ def _column(name: str, texts: list[bytes | None]) -> pl.Series:
         whole = all(text is None or not set(text) & set(b".eE") for text in texts)
         plain = int if whole else float
     else:
-        return _raw_text(name, texts)
+        return _raw_text(name, texts), bool(heads)
     decode = msgspec.json.Decoder(plain | None).decode
     try:
         values = [None if text is None else decode(text) for text in texts]
     except msgspec.DecodeError:  # a number beyond the range of its type
-        return _raw_text(name, texts)
+        return _raw_text(name, texts), True
     if plain is int and any(v is not None and not -(2**63) <= v < 2**63 for v in values):
-        return _raw_text(name, texts)
-    return pl.Series(name, values, dtype=_DTYPES[plain])
+        return _raw_text(name, texts), True
+    return pl.Series(name, values, dtype=_DTYPES[plain]), False
 
 
 _DTYPES: dict[type, Any] = {str: pl.String, bool: pl.Boolean, int: pl.Int64, float: pl.Float64}

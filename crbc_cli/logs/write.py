@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from glob import escape as glob_escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Literal
 
 import polars as pl
@@ -243,12 +244,15 @@ class TableWriter:
         self._stream.write(line)
         self._stream.write(b"\n")
 
-    def finish(self, metadata: Mapping[str, Any]) -> None:
+    def finish(
+        self, metadata: Mapping[str, Any], more: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Ends the table; `metadata` says how it was made. It stands under the key `crbc` as JSON
-        in Parquet and Arrow, beside the file as `NAME.meta.json` for JSONL and CSV."""
+        in Parquet and Arrow, beside the file as `NAME.meta.json` for JSONL and CSV. `more` are
+        further keys of Parquet and Arrow."""
         text = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
         if self._encoder is not None:
-            self._encoder.finish({METADATA_KEY: text})
+            self._encoder.finish({METADATA_KEY: text, **more})
             self._encoder = None
         if self._note is not None:
             self._note.write(text.encode() + b"\n")

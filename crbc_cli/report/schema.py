@@ -8,6 +8,7 @@ from typing import Any
 from crbc_cli.report.anchors_shape import ANCHORS
 from crbc_cli.report.compare_shape import COMPARE, COMPARE_AUDIT
 from crbc_cli.report.explain_shape import EXPLAIN_GROUP, EXPLAIN_STEP
+from crbc_cli.report.inspect_shape import INSPECT
 from crbc_cli.report.shapes import (
     DEPTH,
     OPTIONS,
@@ -222,6 +223,7 @@ _SHAPES: tuple[tuple[str, str, dict[str, Schema]], ...] = (
     ("explain", "crbc explain: a group", EXPLAIN_GROUP),
     ("explain", "crbc explain --step", EXPLAIN_STEP),
     ("gate", "crbc gate", _GATE),
+    ("inspect", "crbc inspect", INSPECT),
     ("methods", "crbc methods", _METHODS),
     ("profile", "crbc profile", _PROFILE),
     ("steps", "crbc steps", _STEPS),

@@ -1,0 +1,189 @@
+"""Logs of any known format -> the step table as a file."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from crbc_cli.engine.load import within_64_bits
+from crbc_cli.engine.output import OutputPlan
+from crbc_cli.engine.provenance import provenance
+from crbc_cli.errors import ColumnError, OutputError
+from crbc_cli.logs.columns import Field, ReadRole, conform
+from crbc_cli.logs.formats.parquet import JSON_COLUMNS
+from crbc_cli.logs.missing import missing_columns
+from crbc_cli.logs.read import read
+from crbc_cli.logs.sources import Source
+from crbc_cli.logs.tolerated import tell_report
+from crbc_cli.logs.whole import NotPlainError, Whole
+from crbc_cli.logs.write import open_table
+from crbc_cli.notes import Notes
+from crbc_cli.options import Settings
+from crbc_cli.tables import STEP_COLUMNS
+
+__all__ = ["Converted", "convert_logs"]
+
+_STRICT = ("id", "integer", "flag")
+_NAMES = [c.name for c in STEP_COLUMNS]
+
+
+@dataclass
+class Converted:
+    """What `convert` wrote.
+
+    Attributes:
+      outputs: paths written, `-` for stdout.
+      rows: number of them.
+      columns: names, in order.
+    """
+
+    outputs: list[str] = field(default_factory=list)
+    rows: int = 0
+    columns: list[str] = field(default_factory=list)
+
+
+def convert_logs(plans: Sequence[OutputPlan], settings: Settings, notes: Notes) -> Converted:
+    """Writes the step table of each plan's inputs, rows in input order.
+
+    Columns of the step table come first and have its types; all others are carried along. Several
+    inputs in one output get a column `source_file`.
+
+    Raises:
+      ColumnError, IdentityError: group_id, rollout_id or step is missing or cannot be one.
+      OutputError: it cannot be written, or the inputs' columns do not go together.
+    """
+    done = Converted([plan.target.name for plan in plans])
+    for plan in plans:
+        if len(plan.sources) > 1:
+            notes.say(
+                "source_file",
+                f"{plan.target.place} holds several inputs; --key source_file keeps their groups "
+                "apart",
+            )
+        try:
+            _write(plan, settings, notes, done, plain=not settings.log.map)
+        except NotPlainError:
+            _write(plan, settings, notes, done, plain=False)
+    return done
+
+
+def _write(
+    plan: OutputPlan, settings: Settings, notes: Notes, done: Converted, *, plain: bool
+) -> None:
+    rows = 0
+    json_columns: set[str] = set()
+    schema: pl.Schema | None = None
+    with open_table(plan.target) as writer:
+        for source in plan.sources:
+            for frame in _step_rows(source, settings, notes, json_columns, plain=plain):
+                if len(plan.sources) > 1 and "source_file" not in frame.columns:
+                    frame = frame.with_columns(pl.lit(source.name).alias("source_file"))
+                rows += frame.height
+                schema = schema or frame.schema
+                if plan.target.format == "jsonl" and json_columns & set(frame.columns):
+                    for line in _lines(frame, json_columns):
+                        writer.line(line)
+                    continue
+                fits = plan.target.format == "jsonl"
+                writer.write(frame if fits else _fitted(frame, schema, source))
+        metadata = provenance("convert", settings, plan.sources, notes)
+        metadata["formats"] = {s.name: s.format or "table" for s in plan.sources}
+        writer.finish(metadata, {JSON_COLUMNS: json.dumps(sorted(json_columns))})
+    done.rows += rows
+    done.columns = list(schema or ())
+
+
+def _step_rows(
+    source: Source, settings: Settings, notes: Notes, json_columns: set[str], *, plain: bool
+) -> Iterator[pl.DataFrame]:
+    """One input's rows with the step table's columns and types."""
+    whole = Whole(source, settings.log.skip_bad_lines)
+    quick = plain and source.container == "jsonl"
+    start = 0
+    for frame in whole.plain_frames() if quick else whole.frames():
+        json_columns |= whole.json_columns
+        frame = _renamed(frame, source, settings, json_columns)
+        yield _conformed(frame, source, settings, start)
+        start += frame.height
+    tell_report(source.name, whole.report, notes)
+
+
+def _renamed(
+    frame: pl.DataFrame, source: Source, settings: Settings, json_columns: set[str]
+) -> pl.DataFrame:
+    """Columns that --map names under their canonical names."""
+    roles = {c.name: c.role for c in STEP_COLUMNS}
+    for name, column in settings.log.column_map.items():
+        if column in frame.columns:
+            frame = frame.drop(name, strict=False).rename({column: name})
+            continue
+        role: Any = roles.get(name, "value")
+        role = "value" if role in ("text", "any") else role
+        fields = [Field(name, column, role, True)]
+        report = Whole(source, settings.log.skip_bad_lines).report
+        batches = read(source, fields, skip_bad_lines=settings.log.skip_bad_lines, report=report)
+        pieces = [(batch.frame.collect(), batch.kinds) for batch in batches]
+        found = [(piece[name], kinds) for piece, kinds in pieces if name in piece.columns]
+        if len(found) < len(pieces) or not found:
+            raise missing_columns(source, fields)
+        if any(kinds.get(name) == "json" for _, kinds in found):
+            json_columns.add(name)
+        frame = frame.with_columns(pl.concat([series for series, _ in found]).alias(name))
+    return frame
+
+
+def _conformed(frame: pl.DataFrame, source: Source, settings: Settings, start: int) -> pl.DataFrame:
+    needed = ["rollout_id", "step", *([] if settings.log.infers_groups else ["group_id"])]
+    absent = [name for name in needed if name not in frame.columns]
+    if absent and frame.width:
+        raise missing_columns(source, [Field(name, name, "id", True) for name in absent])
+    columns = []
+    for column in STEP_COLUMNS:
+        if column.name not in frame.columns:
+            continue
+        role: ReadRole = "value" if column.role == "text" or column.role == "any" else column.role
+        series = frame[column.name]
+        wanted = Field(column.name, column.name, role)
+        try:
+            series = conform(series, wanted, lambda row: source.where(start + row))
+        except ColumnError:
+            if role in _STRICT:
+                raise
+        columns.append(series)
+    rest = [frame[name] for name in frame.columns if name not in _NAMES]
+    return pl.DataFrame([*columns, *rest])
+
+
+def _lines(frame: pl.DataFrame, json_columns: set[str]) -> Iterator[bytes]:
+    """Rows as JSON lines, documents as they are."""
+    documents = [name for name in frame.columns if name in json_columns]
+    names = [msgspec.json.encode(name) + b":" for name in documents]
+    rest = frame.drop(documents).write_ndjson().encode().splitlines()
+    for row, line in zip(frame.select(documents).iter_rows(), rest, strict=True):
+        told = (n + (b"null" if v is None else v.encode()) for n, v in zip(names, row, strict=True))
+        yield b",".join([line[:-1], *told]) + b"}"
+
+
+def _fitted(frame: pl.DataFrame, schema: pl.Schema, source: Source) -> pl.DataFrame:
+    """The frame in the schema of the first; other columns of later inputs are an error."""
+    if frame.schema == schema or not frame.width:
+        return frame if frame.width else pl.DataFrame(schema=schema)
+    try:
+        empty = pl.DataFrame(schema=schema)
+        joined = pl.concat([empty, frame], how="diagonal_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise _differing(source) from error
+    if within_64_bits(joined, [source.name]).schema != schema:
+        raise _differing(source)
+    return joined
+
+
+def _differing(source: Source) -> OutputError:
+    return OutputError(
+        "its columns or their types differ from those of the first input",
+        source.name,
+        "write one output per input: use -o FOLDER/, or --to jsonl",
+    )
