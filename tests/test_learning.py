@@ -32,6 +32,7 @@ def test_numbers_as_shown() -> None:
     assert tables.number(0.0421) == ".042"
     assert tables.signed(0.05, 0.01) == "**+.050** ±.010"
     assert tables.signed(-0.05, 0.051) == "−.050 ±.051"
+    assert tables.signed(0.05, math.nan) == "+.050"
 
 
 def run(method: str, seed: int, final: float) -> dict[str, object]:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -239,7 +240,7 @@ def level(
 ) -> str:
     """Mean over seeds ± half of its interval."""
     own = measured(done, method, measure)
-    return f"{number(statistics.fmean(own))} ±{number(half_width(own))}"
+    return number(statistics.fmean(own)) + spread(half_width(own))
 
 
 def gap(
@@ -315,7 +316,12 @@ def training_facts(done: Mapping[str, Any]) -> str:
 def signed(mean: float, half: float) -> str:
     """A difference with its sign; bold where the interval leaves out 0."""
     text = ("+" if mean >= 0 else "−") + number(abs(mean))
-    return f"{f'**{text}**' if abs(mean) > half else text} ±{number(half)}"
+    return (f"**{text}**" if abs(mean) > half else text) + spread(half)
+
+
+def spread(half: float) -> str:
+    """Half of an interval, or nothing where a single value has none."""
+    return "" if math.isnan(half) else f" ±{number(half)}"
 
 
 def machine(done: Mapping[str, Any]) -> str:
