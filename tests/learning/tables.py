@@ -167,7 +167,7 @@ def fidelity_facts(done: Mapping[str, Any]) -> str:
     return (
         f"{done['rooms']} rooms of {done['rollouts']} rollouts, seed {done['seed']}, {rows:,} rows"
         f" in {len(done['logs'])} logs; {100 * done['logs']['skill-0']['aliased_view']:.0f} % of"
-        f" the steps have an aliased view. {seconds['in all'] / 60:.0f} minutes,"
+        f" the steps have an aliased view. {seconds['in all'] / 60:.1f} minutes,"
         f" {seconds['making the logs']:.0f} s of them for making the logs;"
         f" {seconds['processor'] / 60:.1f} minutes of processor time ({machine(done)}).\n"
     )
@@ -303,14 +303,18 @@ def training_facts(done: Mapping[str, Any]) -> str:
     """Size and time of the study in one sentence."""
     plan, runs = done["plan"], done["runs"]
     start = statistics.fmean(run["held_out"][0] for run in runs)
-    seconds = sum(sum(run["seconds"].values()) for run in runs)
     seeds = {run["seed"] for run in runs}
     return (
         f"{len(runs)} runs ({len(seeds)} seeds), each {plan['updates']} updates of {plan['groups']}"
         f" groups of {plan['size']} rollouts; {plan['rooms']} training and {plan['held_out']}"
         f" held-out rooms; held-out success at the start {number(start)}."
-        f" {seconds / 60:.0f} minutes in all ({machine(done)}).\n"
+        f" {minutes_of(done):.0f} minutes in all ({machine(done)}).\n"
     )
+
+
+def minutes_of(done: Mapping[str, Any]) -> float:
+    """Length of all training loops of a study."""
+    return sum(sum(run["seconds"].values()) for run in done["runs"]) / 60
 
 
 def signed(mean: float, half: float) -> str:
@@ -340,6 +344,17 @@ def merged(*studies: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any
     }
 
 
+def rates() -> str:
+    """Final success and area under several learning rates, with the size of each study."""
+    studies = [read(name) for name in TRAINING]
+    sizes = [
+        f"{rate_of(done):g}: {len({run['seed'] for run in done['runs']})} seeds,"
+        f" {minutes_of(done):.0f} minutes"
+        for done in studies
+    ]
+    return f"{training_by_rate(studies)}\n{'; '.join(sizes)}.\n"
+
+
 def weights() -> str:
     """Final success and area where only the weight of the step term differs."""
     methods = ("grpo", "gigpo", "gigpo w_s=5", "crbc K=inf", "crbc w_s=1")
@@ -356,7 +371,7 @@ def with_facts(
 
 PARTS: dict[str, Callable[[], str]] = {
     "training": partial(with_facts, training, training_facts, TRAINING[0]),
-    "training-rates": lambda: training_by_rate([read(name) for name in TRAINING]),
+    "training-rates": rates,
     "training-weights": weights,
     "training-seconds": lambda: training_seconds(read(TRAINING[0])),
     "fidelity": partial(with_facts, fidelity, fidelity_facts, "fidelity"),
