@@ -11,28 +11,33 @@ from conftest import ROOT
 from scipy import stats
 
 sys.path.insert(0, str(ROOT / "tests" / "learning"))
+import fidelity_tables
+import kept
 import tables
+import training_tables
 
 
 def test_area_under_a_curve() -> None:
     # Trapezoids 5·.2 + 5·.4 + 2·.55 over 12 updates.
     run = {"updates": [0, 5, 10, 12], "held_out": [0.1, 0.3, 0.5, 0.6]}
-    assert tables.area(run) == pytest.approx((1.0 + 2.0 + 1.1) / 12)
-    assert tables.area({"updates": [0, 3, 7], "held_out": [0.25] * 3}) == pytest.approx(0.25)
+    assert training_tables.area(run) == pytest.approx((1.0 + 2.0 + 1.1) / 12)
+    assert training_tables.area({"updates": [0, 3, 7], "held_out": [0.25] * 3}) == pytest.approx(
+        0.25
+    )
 
 
 def test_intervals_are_those_of_students_t() -> None:
     values = [0.31, 0.42, 0.35, 0.29, 0.5]
     low, high = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
-    assert tables.half_width(values) == pytest.approx((high - low) / 2)
-    assert math.isnan(tables.half_width([0.3]))
+    assert training_tables.half_width(values) == pytest.approx((high - low) / 2)
+    assert math.isnan(training_tables.half_width([0.3]))
 
 
 def test_numbers_as_shown() -> None:
-    assert tables.number(0.0421) == ".042"
-    assert tables.signed(0.05, 0.01) == "**+.050** ±.010"
-    assert tables.signed(-0.05, 0.051) == "−.050 ±.051"
-    assert tables.signed(0.05, math.nan) == "+.050"
+    assert kept.number(0.0421) == ".042"
+    assert kept.signed(0.05, 0.01) == "**+.050** ±.010"
+    assert kept.signed(-0.05, 0.051) == "−.050 ±.051"
+    assert kept.signed(0.05, math.nan) == "+.050"
 
 
 def run(method: str, seed: int, final: float) -> dict[str, object]:
@@ -46,17 +51,17 @@ def test_differences_are_paired_by_seed() -> None:
     finals = [0.2, 0.5, 0.35]
     runs = [run("grpo", seed, final) for seed, final in enumerate(finals)]
     runs += [run("crbc", seed, final + 0.1) for seed, final in enumerate(finals)]
-    shown = tables.training({"runs": [*runs, run("grpo", 9, 0.9)]})
+    shown = training_tables.success({"runs": [*runs, run("grpo", 9, 0.9)]})
     _, _, grpo, crbc = shown.splitlines()
     assert grpo.split("|")[2].strip().startswith(".350 ±")
     assert crbc.split("|")[3].strip() == "**+.100** ±.000"
     assert crbc.split("|")[5].strip() == "**+.050** ±.000"  # area of a straight line
-    assert "5.0 %" in tables.training_seconds({"runs": runs})
+    assert "5.0 %" in training_tables.seconds({"runs": runs})
 
 
 def test_kept_training_runs_are_paired_and_pay_little_for_credit() -> None:
     for name in tables.TRAINING:
-        done = tables.read(name)
+        done = kept.read(name)
         by_seed: dict[int, list[dict[str, object]]] = {}
         for one in done["runs"]:
             by_seed.setdefault(one["seed"], []).append(one)
@@ -70,9 +75,9 @@ def test_kept_training_runs_are_paired_and_pay_little_for_credit() -> None:
 
 def test_kept_fidelity_obeys_identities() -> None:
     """RLOO is a multiple of GRPO; K = 0 is GiGPO's mean over the visits of a state and action."""
-    done = tables.read("fidelity")
+    done = kept.read("fidelity")
     cosine = {(c["row"], c["setting"], c["size"]): c["cosine"] for c in done["cells"]}
-    assert {(row, "exact", 8) for row in tables.ROWS} <= cosine.keys()
+    assert {(row, "exact", 8) for row in fidelity_tables.ROWS} <= cosine.keys()
     for (row, setting, size), value in cosine.items():
         if row == "rloo":
             assert value == cosine["grpo", setting, size]

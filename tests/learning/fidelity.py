@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fidelity_tables
 import polars as pl
-import tables
+from kept import versions, write
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -139,10 +140,12 @@ def cells(setting: str, report: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def differences(setting: str, report: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Paired differences of the cosine for `tables.PAIRS`, as flat rows."""
+    """Paired differences of the cosine for `fidelity_tables.PAIRS`, as flat rows."""
     for found in report["differences"]:
         pair = row_name(found["a"]), row_name(found["b"])
-        sign = 1 if pair in tables.PAIRS else -1 if pair[::-1] in tables.PAIRS else 0
+        sign = (
+            1 if pair in fidelity_tables.PAIRS else -1 if pair[::-1] in fidelity_tables.PAIRS else 0
+        )
         if sign:
             a, b = pair[::sign]
             cosine = found["metrics"]["cosine"]
@@ -191,7 +194,7 @@ def study(rooms: int, rollouts: int, seed: int, jobs: int) -> dict[str, Any]:
         "rooms": rooms,
         "rollouts": rollouts,
         "seed": seed,
-        "versions": tables.versions(CRBC),
+        "versions": versions(CRBC),
         "seconds": {
             "making the logs": round(made, 1),
             "in all": round(time.perf_counter() - started, 1),
@@ -226,10 +229,10 @@ def main() -> None:
     rooms = 400 if arguments.full else arguments.rooms
     done = study(rooms, arguments.rollouts, arguments.seed, arguments.jobs)
     if arguments.out is not None:
-        tables.write(done, arguments.out)
-    print(tables.fidelity(done))
-    print(tables.fidelity_differences(done))
-    print(tables.fidelity_facts(done))
+        write(done, arguments.out)
+    print(fidelity_tables.cosines(done))
+    print(fidelity_tables.differences(done))
+    print(fidelity_tables.facts(done))
 
 
 if __name__ == "__main__":

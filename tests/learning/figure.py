@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
-import tables
+from kept import read
+from tables import TRAINING
+from training_tables import half_width, methods_of, rate_of
 
 FIGURE = Path(__file__).parents[2] / "sample_logs" / "figures" / "learning.svg"
 COLOURS = {
@@ -29,11 +31,11 @@ COLOURS = {
 def curves(done: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Mean and 95 % interval (Student's t over seeds) of each method at each measurement."""
     rows = []
-    for method in tables.methods_of(done):
+    for method in methods_of(done):
         own = [run for run in done["runs"] if run["method"] == method]
         for index, update in enumerate(own[0]["updates"]):
             values = [run["held_out"][index] for run in own]
-            mean, half = statistics.fmean(values), tables.half_width(values)
+            mean, half = statistics.fmean(values), half_width(values)
             rows.append(
                 {
                     "credit": method,
@@ -73,14 +75,14 @@ def panel(done: Mapping[str, Any]) -> alt.LayerChart:
         y2="high:Q",
     )
     line = base.mark_line(strokeWidth=2).encode(y="mean:Q")
-    title = f"learning rate {tables.rate_of(done):g}"
+    title = f"learning rate {rate_of(done):g}"
     return alt.layer(band, line).properties(width=250, height=250, title=title)
 
 
 def main() -> None:
     """Writes the figure."""
     FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    figure([tables.read(name) for name in tables.TRAINING]).save(FIGURE)
+    figure([read(name) for name in TRAINING]).save(FIGURE)
     print(FIGURE)
 
 

@@ -32,8 +32,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tables
 import torch
+import training_tables
+from kept import versions, write
 from pipe import CRBC, annotate, log_of
 from policy import Optimiser, Policy, sample, update
 from rooms import Rooms
@@ -157,7 +158,7 @@ def train(method: str, seed: int, plan: Plan, rooms: Rooms, held_out: Rooms) -> 
 
 def study(methods: list[str], seeds: list[int], plan: Plan, out: Path | None) -> dict[str, Any]:
     """All runs, seed by seed; with `out`, kept there after each run and continued from there."""
-    done: dict[str, Any] = {"plan": asdict(plan), "versions": tables.versions(CRBC), "runs": []}
+    done: dict[str, Any] = {"plan": asdict(plan), "versions": versions(CRBC), "runs": []}
     if out is not None and out.exists():
         done = json.loads(out.read_text("utf-8"))
         if done["plan"] != asdict(plan):
@@ -184,7 +185,7 @@ def study(methods: list[str], seeds: list[int], plan: Plan, out: Path | None) ->
                 file=sys.stderr,
             )
             if out is not None:
-                tables.write(done, out)
+                write(done, out)
     return done
 
 
@@ -213,9 +214,9 @@ def main() -> None:
     plan = replace(QUICK if arguments.quick else Plan(), **changed)
     seeds = range(1, 1 + (arguments.seeds or (1 if arguments.quick else 8)))
     done = study(arguments.methods, list(seeds), plan, arguments.out)
-    print(tables.training(done))
-    print(tables.training_seconds(done))
-    print(tables.training_facts(done))
+    print(training_tables.success(done))
+    print(training_tables.seconds(done))
+    print(training_tables.facts(done))
 
 
 if __name__ == "__main__":
