@@ -126,7 +126,8 @@ def estimate(
             with clock("solve"):
                 at_visits = np.nan_to_num(advantages[chosen.label][position])
                 steps[chosen.label].fill(position, chosen.compute(evidence, at_visits))
-        unsure.fill(chunk, clock)
+        first = steps[methods[0].label]
+        unsure.fill(chunk, first.state_value, first.action_value, clock)
         with clock("coverage"):
             reachable = reachable_rollouts(process)
         with clock("combine"):

@@ -10,6 +10,7 @@ from crbc_cli.engine.prepare import Chunk, Prepared
 from crbc_cli.errors import OptionError
 from crbc_cli.methods.registry import Chosen
 from crbc_cli.methods.uncertainty import uncertainty
+from crbc_cli.process.closure import Values
 from crbc_cli.tables import UNCERTAINTY_COLUMNS
 
 __all__ = ["UncertaintyColumns"]
@@ -40,14 +41,23 @@ class UncertaintyColumns:
             rows = len(prepared.rollouts.row)
             self.columns = {c.name: np.full(rows, np.nan) for c in UNCERTAINTY_COLUMNS}
 
-    def fill(self, chunk: Chunk, clock: Clock) -> None:
-        """Computes those of a chunk's visits; the stage "uncertainty" is added to the clock."""
+    def fill(self, chunk: Chunk, state_value: Floats, action_value: Floats, clock: Clock) -> None:
+        """Computes those of a chunk's visits; the stage "uncertainty" is added to the clock.
+
+        Args:
+          chunk: the chunk.
+          state_value, action_value: float64 (n,), V and Q, known at the chunk's visits.
+          clock: of the run.
+        """
         if not self.columns:
             return
         with clock("uncertainty"):
             censored = self._settings.outcome.truncated == "censor"
-            options = self._settings.uncertainty
-            found = uncertainty(chunk.process, self._credit, options, censored=censored)
+            options, process = self._settings.uncertainty, chunk.process
+            values = Values(np.empty(process.states), np.empty(process.pairs))
+            values.state[process.state] = state_value[chunk.position]
+            values.pair[process.pair] = action_value[chunk.position]
+            found = uncertainty(process, values, self._credit, options, censored=censored)
             for name, column in self.columns.items():
                 column[chunk.position] = getattr(found, name)
 

@@ -68,6 +68,7 @@ class Uncertainty:
 
 def uncertainty(
     process: EmpiricalProcess,
+    values: Values,
     credit: CreditOptions,
     options: UncertaintyOptions,
     *,
@@ -77,7 +78,8 @@ def uncertainty(
 
     Args:
       process: merged groups.
-      credit: depth and discount.
+      values: their V and Q.
+      credit: depth and discount of these.
       options: how to resample, and the level.
       censored: cut rollouts lost their last transition.
     Returns:
@@ -85,7 +87,7 @@ def uncertainty(
     Raises:
       ClosureError: as `solve_values`.
     """
-    full = _numbers(process, solve_values(process, credit.discount, credit.depth))
+    full = _numbers(process, values)
     by_state = _rollouts_per_group(process)[process.state_group].astype(np.float64)
     size = (by_state, by_state[process.pair_state], by_state[process.pair_state])
     spread, same_sign = _spread(process, full, size, credit, options, censored)
