@@ -220,3 +220,12 @@ def test_a_lerobot_record(tmp_path: Path) -> None:
               "next.done": False}  # fmt: skip
     table, _ = read_dump(write_lines(tmp_path / "frames.jsonl", [record]))
     assert main_columns(table) == [(0, 0, [1.0], 0.0, False, True)]
+
+
+def test_a_parquet_file_without_rows(tmp_path: Path) -> None:
+    """Its columns look like many formats; none takes it."""
+    path = tmp_path / "empty.parquet"
+    names = "messages traces env task steps group_idx traj_idx samples eval plan conversations"
+    names += " item_id task_id trajectories eid episode_id trajectory_uid group_index reward"
+    pl.DataFrame(schema=dict.fromkeys(names.split(), pl.String)).write_parquet(path)
+    assert "has no columns group_id" in crbc("check", path).refused()

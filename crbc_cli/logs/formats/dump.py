@@ -63,10 +63,13 @@ class Dump:
 
     @functools.cached_property
     def keys(self) -> frozenset[str]:
-        """Names of the first record's members; of a Parquet file, its columns."""
+        """Names of the first record's members; of a Parquet file with rows, its columns."""
         if self.container == "parquet":
             try:
-                return frozenset(parquet.column_names(self.source))
+                rows = parquet.scan(self.source)
+                with parquet.polars_errors(self.name):
+                    empty = rows.head(1).select(pl.len()).collect().item() == 0
+                return frozenset(() if empty else rows.collect_schema().names())
             except CrbcError:
                 return frozenset()
         return frozenset(self.first) if isinstance(self.first, dict) else frozenset()
