@@ -76,7 +76,7 @@ def panel(done: Mapping[str, Any]) -> alt.LayerChart:
     )
     line = base.mark_line(strokeWidth=2).encode(y="mean:Q")
     title = f"learning rate {rate_of(done):g}"
-    return alt.layer(band, line).properties(width=250, height=250, title=title)
+    return alt.layer(band, line).properties(width=220, height=240, title=title)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import fidelity_tables
 import training_tables
 from kept import read
 
-TRAINING = ("training", "training-rate-0.001")
+TRAINING = ("training", "training-rate-0.002", "training-rate-0.001")
 """Results of the study, and of the same with smaller learning rates."""
 
 
