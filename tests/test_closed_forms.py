@@ -173,9 +173,12 @@ def random_walks(seed: int, anchors: int, rollouts: int, steps: int) -> Rows:
 
 
 @pytest.mark.parametrize("discount", [0.98, 1.0])
-@pytest.mark.parametrize("anchors", [60, 400])
-def test_large_groups_against_dense_numpy(anchors: int, discount: float) -> None:
+@pytest.mark.parametrize(("anchors", "lu_limit"), [(60, 2000), (400, 2000), (400, 100)])
+def test_large_groups_against_dense_numpy(
+    anchors: int, lu_limit: int, discount: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """400 anchors have more branching ones than one dense block may; 60 stay below."""
+    monkeypatch.setattr(closure, "_LU_LIMIT", lu_limit)
     rows = random_walks(3, anchors, 60, 40)
     process = process_of(rows)
     branching = int((process.state_successors >= 2).sum())

@@ -4,11 +4,13 @@ The exact solve. An anchor that was always left for one and the same place is an
 that place's value, V(s) = b(s) + c(s)·V(d(s)); following such chains by pointer doubling leaves a
 linear system in the branching anchors only, about one in eight on agent logs. What is left of a
 group is dense and small and is solved with others of its size in one LAPACK call; a group with many
-branching anchors is solved alone by sparse LU. No group's arithmetic touches another's.
+branching anchors is solved alone, by sparse LU or, where its factors could fill up, by iteration.
+No group's arithmetic touches another's.
 """
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,18 @@ from crbc_cli.errors import ClosureError
 from crbc_cli.process.buckets import Buckets
 from crbc_cli.process.empirical import EmpiricalProcess, renumbered
 
-__all__ = ["Values", "exact_values", "local_values", "solve_values", "sweep", "swept"]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+__all__ = [
+    "Values",
+    "exact_values",
+    "local_values",
+    "solve_sparse",
+    "solve_values",
+    "sweep",
+    "swept",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -27,6 +40,9 @@ _RESIDUAL = 1e-9
 # From 100 unknowns on OpenBLAS solves with as many threads as there are cores, and bits follow.
 _DENSE_LIMIT = 96
 _DENSE_BATCH = 1 << 21
+# Random transitions between n anchors fill the factors with about n² numbers in n³ time.
+_LU_LIMIT = 2_000
+_MOST_SWEEPS = 20_000
 
 
 @dataclass(frozen=True)
@@ -259,7 +275,7 @@ def _solve_branching(
     for number in np.flatnonzero(size > _DENSE_LIMIT):
         mine = entry_block == number
         where = branching[first[number] : first[number] + size[number]]
-        values[where] = _solve_sparse(
+        values[where] = solve_sparse(
             local[row[mine]], local[target[mine]], weight[mine], right[where]
         )
     return values
@@ -273,12 +289,38 @@ def _dense_batches(size: Ints) -> list[Ints]:
     return [part for part in np.split(dense, np.flatnonzero(np.diff(batch)) + 1) if len(part)]
 
 
-def _solve_sparse(row: Ints, column: Ints, weight: Floats, right: Floats) -> Floats:
-    """One large group: (I − W)x = right by sparse LU (SuperLU, sequential)."""
+def solve_sparse(row: Ints, column: Ints, weight: Floats, right: Floats) -> Floats:
+    """x = Wx + right of one large group, by sparse LU (SuperLU, sequential) or by iteration.
+
+    Args:
+      row, column, weight: entries of W, which are added up; rows or columns sum to at most β.
+      right: float64 (n,).
+    Returns:
+      float64 (n,).
+    """
     from scipy.sparse import coo_matrix, identity
     from scipy.sparse.linalg import splu
 
     n = len(right)
-    matrix = identity(n, format="csc") - coo_matrix((weight, (row, column)), (n, n)).tocsc()
-    solution: Floats = splu(matrix.tocsc()).solve(right)
+    weights = coo_matrix((weight, (row, column)), (n, n)).tocsr()
+    if n > _LU_LIMIT:
+        iterated = _iterated(weights, right)
+        if iterated is not None:
+            return iterated
+    solution: Floats = splu((identity(n, format="csr") - weights).tocsc()).solve(right)
     return solution
+
+
+def _iterated(weights: "csr_matrix[np.float64]", right: Floats) -> Floats | None:
+    """x ← Wx + right until no step is larger than rounding; None where that takes too long.
+
+    What is left after a step of size δ is at most δ·β/(1 − β).
+    """
+    x = right
+    for _ in range(_MOST_SWEEPS):
+        following: Floats = weights @ x + right
+        step = float(np.abs(following - x).max())
+        x = following
+        if step <= 4e-16 * float(np.abs(x).max()):
+            return x
+    return None

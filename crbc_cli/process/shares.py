@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crbc_cli.process.buckets import Buckets
+from crbc_cli.process.closure import solve_sparse
 from crbc_cli.process.empirical import EmpiricalProcess
 
 __all__ = ["Uses", "action_uses", "sized_shares", "state_uses"]
@@ -109,20 +110,15 @@ def _expected_visits(process: EmpiricalProcess, start: Floats, discount: float) 
     States that no boundary can be reached from are left out at β = 1, where they are visited
     without end and worth 0.
     """
-    from scipy.sparse import coo_matrix, identity
-    from scipy.sparse.linalg import splu
-
     kept = _reach_a_boundary(process) if discount == 1 else np.ones(process.states, bool)
     expected = np.zeros(process.states)
     place = np.cumsum(kept) - 1
     linked = (process.successor >= 0) & kept[process.state]
     linked[linked] = kept[process.successor[linked]]
     source, target = process.state[linked], process.successor[linked]
-    weight, size = discount / process.state_visits[source], int(kept.sum())
-    moves = coo_matrix((weight, (place[target], place[source])), (size, size))
-    matrix = identity(size, format="csc") - moves.tocsc()
-    if size:
-        expected[kept] = splu(matrix.tocsc()).solve(start[kept])
+    weight = discount / process.state_visits[source]
+    if kept.any():
+        expected[kept] = solve_sparse(place[target], place[source], weight, start[kept])
     return expected
 
 
