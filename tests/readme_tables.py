@@ -9,6 +9,9 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+from typer.main import get_group
+
+from crbc_cli.cli.main import app
 from crbc_cli.logs.formats.registry import FORMATS
 from crbc_cli.methods.registry import describe
 from crbc_cli.options import flag_of, option_groups
@@ -33,6 +36,27 @@ def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [header, tuple("---" for _ in header), *rows]
     return "".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+    )
+
+
+SECTIONS = {
+    "adapter": "from-a-trainer",
+    "anchors": "anchors-presets-and-rules",
+    "config": "schema-and-config",
+    "convert": "dumps-of-trainers-and-harnesses",
+    "inspect": "dumps-of-trainers-and-harnesses",
+    "schema": "schema-and-config",
+}
+"""Command -> its section, where that has another name."""
+
+
+def commands() -> str:
+    return _table(
+        ("command", "what it does"),
+        [
+            (f"[`{name}`](#{SECTIONS.get(name, name)})", (command.help or "").split("\n\n")[0])
+            for name, command in sorted(get_group(app).commands.items())
+        ],
     )
 
 
@@ -125,6 +149,7 @@ def incomplete_formats() -> str:
 
 
 PARTS = {
+    "commands": commands,
     "formats": formats,
     "incomplete-formats": incomplete_formats,
     "targets": targets,

@@ -61,3 +61,17 @@ def test_every_command_is_described() -> None:
     names = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
     missing = [name for name in names if f"crbc {name}" not in TEXT]
     assert not missing
+
+
+def test_every_function_is_named() -> None:
+    import crbc_cli
+
+    assert [
+        n for n in crbc_cli.__all__ if f"`{n}`" not in TEXT and f"crbc_cli.{n}" not in TEXT
+    ] == ["__version__"]
+
+
+def test_links_lead_to_sections() -> None:
+    headings = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 -]", "", line.lower()).replace(" ", "-") for line in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= anchors
