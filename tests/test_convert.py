@@ -15,6 +15,7 @@ from test_formats_frame import golden_dump
 from test_formats_trainers import rllm_folder
 
 from crbc_cli.api import convert
+from crbc_cli.logs.formats.registry import FORMATS
 from crbc_cli.logs.sources import resolve
 from crbc_cli.logs.whole import NotPlainError, Whole
 
@@ -285,7 +286,29 @@ def test_inspect_dumps(tmp_path: Path) -> None:
     assert "cannot carry a closure as it is" in crbc("inspect", trl).text
 
 
-def test_formats_are_listed() -> None:
+def test_formats_are_listed_by_the_names_that_from_takes() -> None:
     text = crbc("inspect", "--formats").text
-    for name in ("verl-agent", "rllm", "slime", "trl"):
-        assert name in text
+    assert FORMATS.keys() <= {line.split()[0] for line in text.splitlines() if line.split()}
+
+
+def test_inspect_says_what_a_table_lacks_and_that_records_have_no_groups(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"group_id": 1, "run": 2, "step": 0, "observation": "S", "action": "a"}\n')
+    [one] = crbc("inspect", log, "--json").json["inputs"]
+    assert one["title"] == "table"
+    assert one["lacks"].startswith("no rollout_id; --map")
+    [one] = crbc("inspect", log, "--json", "--map", "rollout_id=run").json["inputs"]
+    assert (one["title"], one["lacks"]) == ("step table", "")
+    turns = [{"role": "user", "content": "S"}, {"role": "assistant", "content": "a"}]
+    log.write_text((json.dumps({"messages": turns}) + "\n") * 2)
+    [one] = crbc("inspect", log, "--json").json["inputs"]
+    assert (one["groups"], one["group_sizes"], one["rollouts"]) == (None, None, 2)
+
+
+def test_a_missing_outcome_is_named_as_the_format_has_it(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    row = {"uid": "u", "traj_uid": "x", "anchor_obs": "S", "text_actions": "a"}
+    log.write_text(json.dumps(row | {"rewards": 0.0, "episode_rewards": 0.0}) + "\n")
+    ended = crbc("annotate", log, "-o", "-")
+    assert ended.code == 2
+    assert '--success-when "episode_rewards >= 10"' in ended.stderr

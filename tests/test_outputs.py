@@ -544,3 +544,12 @@ def test_bad_lines_stay_out_of_all_columns(log: Path) -> None:
     output = log.with_name("x.parquet")
     assert crbc(*arguments, output).code == 0
     assert pl.read_parquet(output)["anchor"].to_list() == [row["anchor"] for row in rows]
+
+
+def test_lone_rollouts_are_told_where_half_the_groups_hold_one(tmp_path: Path) -> None:
+    rows = [row | {"group_id": row["rollout_id"]} for row in golden_rows()]
+    log = tmp_path / "log.json"
+    log.write_text(jsonl(rows))
+    assert "4 of 4 groups hold one rollout" in crbc("annotate", log).stderr
+    assert files(tmp_path) == ["log.credit.parquet", "log.json"]
+    assert "hold one rollout" not in crbc("annotate", GOLDEN, "-o", "-").stderr

@@ -1,6 +1,6 @@
 """What an input is: format, columns, sizes and a few rows."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from crbc_cli.logs.tolerated import tell_report
 from crbc_cli.logs.whole import Whole
 from crbc_cli.notes import Notes
 from crbc_cli.options import LogOptions
-from crbc_cli.tables import REPORT_SCHEMA_VERSION
+from crbc_cli.tables import REPORT_SCHEMA_VERSION, STEP_COLUMNS
 
 __all__ = ["InspectReport", "Inspected", "inspect_sources"]
 
@@ -106,6 +106,7 @@ def _inspected(source: Source, options: LogOptions, notes: Notes, rows: int) -> 
             identities.append(frame.select(keys))
     tell_report(source.name, whole.report, notes)
     known = FORMATS.get(source.format)
+    lacks = known.lacks if known else _lacking(dtypes, options)
     for name in whole.json_columns & dtypes.keys():
         dtypes[name] = "JSON"
     return Inspected(
@@ -113,12 +114,26 @@ def _inspected(source: Source, options: LogOptions, notes: Notes, rows: int) -> 
         source.records or source.container,
         _size(source),
         source.format or "table",
-        known.title if known else "step table",
-        known.lacks if known else "",
+        known.title if known else "table" if lacks else "step table",
+        lacks,
         [{"name": n, "dtype": dtypes[n], "nulls": nulls[n]} for n in dtypes],
         total,
         *_sizes(identities, group, rollout),
         head,
+    )
+
+
+def _lacking(names: Collection[str], options: LogOptions) -> str:
+    """What a table without a known format lacks to be a step table."""
+    optional = {*options.column_map}
+    optional |= {"group_id"} if options.infers_groups else set()
+    optional |= {"step"} if options.order_by == "file" else set()
+    absent = [c.name for c in STEP_COLUMNS if c.required and c.name not in {*names, *optional}]
+    if not absent:
+        return ""
+    return (
+        f"no {', '.join(absent)}; --map CANONICAL=COLUMN names columns that are called otherwise, "
+        "--from the program that wrote the file"
     )
 
 
@@ -131,7 +146,7 @@ def _sizes(
     keys = identities[0].columns
     lengths = pl.concat(identities).group_by(keys).len()
     spread = [float(lengths["len"].quantile(q, "nearest") or 0) for q in (0.0, 0.5, 1.0)]
-    if group not in keys:
+    if group not in keys or set(lengths[group]) == {""}:  # "" stands for no group
         return None, lengths.height, None, spread
     sizes = lengths.group_by(group).len("rollouts")["rollouts"].value_counts().sort("rollouts")
     counts = {str(size): number for size, number in sizes.iter_rows()}

@@ -15,7 +15,7 @@ from crbc_cli.logs.write import Format, Target
 
 __all__ = ["OutputPlan", "one_schema", "plan_outputs"]
 
-_SUFFIXES = (".gz", ".zst", ".parquet", ".jsonl", ".ndjson")
+_SUFFIXES = (".gz", ".zst", ".parquet", ".jsonl", ".ndjson", ".json")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,8 @@ def missing_columns(source: Source, fields: Sequence[Field]) -> ColumnError:
     have = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "") if names else "none"
     columns = list(dict.fromkeys(field.column for field in fields))
     kind = "column" if len(columns) == 1 else "columns"
-    todo = [_todo(field, names) for field in fields]
+    rule = source.outcome_rule or "reward >= 1"
+    todo = [_todo(field, names, rule) for field in fields]
     if source.format and any(field.name.startswith("anchor:") for field in fields):
         todo.append("--method grpo needs no anchors")
     return ColumnError(
@@ -53,7 +54,7 @@ def missing_columns(source: Source, fields: Sequence[Field]) -> ColumnError:
     )
 
 
-def _todo(field: Field, names: Collection[str]) -> str:
+def _todo(field: Field, names: Collection[str], rule: str) -> str:
     """How to say where a column is; names the column where one of a known name is there."""
     kind, _, label = field.name.rpartition(":")
     canonical = field.column if kind == "anchor" else label
@@ -71,5 +72,5 @@ def _todo(field: Field, names: Collection[str]) -> str:
         case "number" | "column":
             return f"another column in place of {field.column}"
     if label == "success":
-        return f'for the outcome {mapped} or --success-when "reward >= 1"'
+        return f'for the outcome {mapped} or --success-when "{rule}"'
     return mapped + _OTHERWISE.get(label, "")

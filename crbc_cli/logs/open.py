@@ -151,4 +151,5 @@ def _as_table(source: Source, options: LogOptions, notes: Notes, tolerant: bool)
         format=known.name,
         records=dump.container,
         stateless=bool(known.lacks) and not known.only_groups,
+        outcome_rule=remarks.outcome_rule,
     )

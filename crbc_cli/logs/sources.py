@@ -88,6 +88,7 @@ class Source:
       format: name of the format it was turned from, "" for a step table.
       records: container of the dump it was turned from.
       stateless: its format logs nothing that anchors could be made of.
+      outcome_rule: what --success-when could be, where its reader found no outcome.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Source:
     format: str = ""
     records: str = ""
     stateless: bool = False
+    outcome_rule: str = ""
 
     def open(self) -> IO[bytes]:
         """The decompressed bytes, from the start.

@@ -51,13 +51,12 @@ def _cell(value: Any) -> str:
 
 def formats_table(formats: Mapping[str, Any]) -> "Table":
     """Names for --from, and where each format has what a closure needs."""
-    table = plain_table("", "--from", "what", "group", "rollout", "step", "state", left=6)
+    table = plain_table("", "--from", "what", "group; rollout; step; state", left=3)
+    table.columns[0].no_wrap = True  # it is what has to be typed
+    table.columns[0].min_width = max(map(len, formats))
     for known in formats.values():
-        table.add_row(
-            known.name,
-            known.title,
-            *(text.replace("`", "") or "-" for text in where(known)),
-        )
+        places = "; ".join(text.replace("`", "") or "-" for text in where(known))
+        table.add_row(known.name, known.title, places)
     return table
 
 

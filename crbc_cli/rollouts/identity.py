@@ -74,7 +74,7 @@ def arrange(frame: pl.DataFrame, options: LogOptions, place: Place, tally: Tally
       frame: step table with `source`, `group_id`, `rollout_id`, `step` and `key:*` columns.
       options: what makes a group, a rollout and an order.
       place: names a row in messages.
-      tally: counts copies, discarded rows, clashes, and inferred groups by size.
+      tally: counts copies, discarded rows, clashes, and groups by size.
     """
     group_of_row = _codes(frame, group_columns(frame.columns, options), sort=False)
     rollout_columns = [*([] if options.spanning_rollouts else ["source"]), "rollout_id"]
@@ -100,8 +100,7 @@ def arrange(frame: pl.DataFrame, options: LogOptions, place: Place, tally: Tally
         else (np.zeros(1, np.int64))
     )
     group = group_of_row[order[offsets[:-1]]] if len(order) else np.empty(0, np.int64)
-    if options.infers_groups:
-        tally.sizes.update(np.bincount(group).tolist())
+    tally.sizes.update(np.bincount(group).tolist())
     return Rollouts(
         order,
         rollout,

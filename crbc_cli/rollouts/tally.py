@@ -23,7 +23,7 @@ class Tally:
       clashes: steps that occur twice with different content, under --on-duplicate error.
       clash_places: where the first of them are.
       clash_first: identity of the first of them.
-      sizes: inferred groups by number of rollouts.
+      sizes: groups by number of rollouts.
       unscored: rollouts without an outcome.
       unscored_first: where the first of them ends.
       rewarded: a rollout of several rows has a reward other than 0.
@@ -77,6 +77,7 @@ class Tally:
         self._tell_duplicates(log, notes)
         if log.infers_groups:
             self._tell_sizes(log, notes)
+        self._tell_lone(notes)
         if self.unscored:
             self._tell_unscored(outcome, notes)
         if self.rewarded and self.repeated:
@@ -120,6 +121,18 @@ class Tally:
                 f"{text}; sizes differ", todo="group by a key, or accept them with --allow-uneven"
             )
         notes.say("inferred_groups", text, warning=len(sizes) > 1)
+
+    def _tell_lone(self, notes: Notes) -> None:
+        lone, groups = self.sizes[1], self.sizes.total()
+        if not lone or 2 * lone < groups:
+            return
+        hold = "the only group holds" if groups == 1 else f"{lone:,} of {groups:,} groups hold"
+        notes.say(
+            "lone_rollouts",
+            f"{hold} one rollout, which has no other to be compared with; if rollouts of one task "
+            "have different group_id, group by a key that they share (--group-by, --map "
+            "group_id=COLUMN)",
+        )
 
     def _tell_unscored(self, outcome: OutcomeOptions, notes: Notes) -> None:
         what = counted(self.unscored, "rollout has", "rollouts have") + " no outcome"

@@ -74,9 +74,7 @@ def _read(dump: Dump, remarks: Remarks) -> pl.DataFrame:
             "trajectory_uid repeats, so it is the group's (a validation dump): "
             "--group-by trajectory_uid",
         )
-    remarks.say(
-        "outcome", 'no outcome is logged: name it, as --success-when "trajectory_score >= 1"'
-    )
+    remarks.say_no_outcome("trajectory_score >= 1")
     return step_table(dump, rows, remarks)
 
 

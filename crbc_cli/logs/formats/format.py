@@ -34,11 +34,18 @@ class Remarks:
       name: the input.
       notes: where it is said.
       json_columns: columns that hold one JSON document per row, as text.
+      outcome_rule: what --success-when could be, where no outcome is logged.
     """
 
     name: str
     notes: Notes
     json_columns: set[str] = field(default_factory=set)
+    outcome_rule: str = ""
+
+    def say_no_outcome(self, rule: str, where: str = "") -> None:
+        """No field says how a rollout ended; `rule` does, `where` that holds."""
+        self.outcome_rule = rule
+        self.say("outcome", f'no outcome is logged: name it, as --success-when "{rule}"{where}')
 
     def say(self, code: str, text: str, *, warning: bool = False) -> None:
         """One remark about the input; the text names what and how many."""

@@ -142,7 +142,7 @@ def _tell(rows: Sequence[Row], ends: Mapping[str, int], remarks: Remarks) -> Non
         )
     several = {name for row in rows for name in row if name.startswith("reward.")}
     judged = min(several) if several else "sample_reward"
-    remarks.say("outcome", f'no outcome is logged: name it, as --success-when "{judged} >= 1"')
+    remarks.say_no_outcome(f"{judged} >= 1")
 
 
 FORMAT = Format(

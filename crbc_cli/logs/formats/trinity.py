@@ -65,9 +65,7 @@ def _read(dump: Dump, remarks: Remarks) -> pl.DataFrame:
     _number(rows, remarks)
     hashed = "info.env_state_hash" if _has(rows, dump) else "prompt_text"
     remarks.say("observation", f"observation is {hashed}")
-    remarks.say(
-        "outcome", 'no outcome is logged: name it, as --success-when "experience_reward >= 1"'
-    )
+    remarks.say_no_outcome("experience_reward >= 1")
     return step_table(dump, rows, remarks)
 
 

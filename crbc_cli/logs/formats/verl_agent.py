@@ -157,11 +157,7 @@ def _outcomes(
     if "success" in names:
         remarks.say("outcome", "success is the column success")
         return {key: bool(steps[-1].get("success")) for key, steps in rollouts.items()}
-    remarks.say(
-        "outcome",
-        "no outcome is logged; where a success is worth 10, --success-when "
-        '"episode_rewards >= 10" says so',
-    )
+    remarks.say_no_outcome("episode_rewards >= 10", " where a success is worth 10")
     return None
 
 
