@@ -6,6 +6,7 @@ not depend on a log happens in `__post_init__`, so a library user gets the same 
 command line.
 """
 
+import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -438,8 +439,12 @@ class Settings:
             }
             groups[group] = kind(**own)
         if left:
+            wrong = min(left)
+            names = [f.name for kind in option_groups().values() for f in fields(kind)]
+            near = difflib.get_close_matches(wrong, names, 3)
             raise OptionError(
-                f"unknown option {sorted(left)[0]!r}", todo="see crbc_cli.options for the names"
+                f"unknown option {wrong!r}",
+                todo=f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}",
             )
         return cls(**groups, explicit=frozenset(options))
 

@@ -111,3 +111,8 @@ def test_empty_stdin_is_an_error() -> None:
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert "stdin is empty" in ended.stderr
+
+
+def test_a_mistyped_option_is_named_with_the_one_that_was_meant() -> None:
+    with pytest.raises(crbc_cli.CrbcError, match="unknown option 'dept'; did you mean depth"):
+        crbc_cli.check(str(GOLDEN), dept=3)

@@ -549,7 +549,7 @@ def test_bad_lines_stay_out_of_all_columns(log: Path) -> None:
 def test_lone_rollouts_are_told_where_half_the_groups_hold_one(tmp_path: Path) -> None:
     rows = [row | {"group_id": row["rollout_id"]} for row in golden_rows()]
     log = tmp_path / "log.json"
-    log.write_text(jsonl(rows))
+    log.write_bytes(jsonl(rows))
     assert "4 of 4 groups hold one rollout" in crbc("annotate", log).stderr
     assert files(tmp_path) == ["log.credit.parquet", "log.json"]
     assert "hold one rollout" not in crbc("annotate", GOLDEN, "-o", "-").stderr
