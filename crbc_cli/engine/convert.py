@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from crbc_cli.tables import STEP_COLUMNS
 
 __all__ = ["Converted", "convert_logs"]
 
+_BLOCK_ROWS = 1 << 16
 _STRICT = ("id", "integer", "flag")
 _NAMES = [c.name for c in STEP_COLUMNS]
 
@@ -76,7 +78,11 @@ def _write(
     rows = 0
     json_columns: set[str] = set()
     schema: pl.Schema | None = None
-    with open_table(plan.target) as writer:
+    with (
+        open_table(plan.target, _BLOCK_ROWS) as writer,
+        ThreadPoolExecutor(1) as beside,  # encodes one piece while the next is read
+    ):
+        written: Future[None] | None = None
         for source in plan.sources:
             for frame in _step_rows(source, settings, notes, json_columns, plain=plain):
                 if len(plan.sources) > 1 and "source_file" not in frame.columns:
@@ -84,11 +90,18 @@ def _write(
                 rows += frame.height
                 schema = schema or frame.schema
                 if plan.target.format == "jsonl" and json_columns & set(frame.columns):
+                    if written is not None:
+                        written.result()
                     for line in _lines(frame, json_columns):
                         writer.line(line)
                     continue
-                fits = plan.target.format == "jsonl"
-                writer.write(frame if fits else _fitted(frame, schema, source))
+                if plan.target.format != "jsonl":
+                    frame = _fitted(frame, schema, source)
+                if written is not None:
+                    written.result()
+                written = beside.submit(writer.write, frame)
+        if written is not None:
+            written.result()
         metadata = provenance("convert", settings, plan.sources, notes)
         metadata["formats"] = {s.name: s.format or "table" for s in plan.sources}
         writer.finish(metadata, {JSON_COLUMNS: json.dumps(sorted(json_columns))})

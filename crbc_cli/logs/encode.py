@@ -33,22 +33,25 @@ class Encoder(Protocol):
         """Lets go of everything; what was written is worth nothing."""
 
 
-def encoder(kind: str, stream: IO[bytes], first: pl.DataFrame) -> Encoder:
-    """An encoder for tables with the schema of `first`."""
+def encoder(
+    kind: str, stream: IO[bytes], first: pl.DataFrame, block_rows: int = BLOCK_ROWS
+) -> Encoder:
+    """An encoder for tables with the schema of `first`, in blocks of `block_rows` rows."""
     match kind:
         case "parquet":
-            return _Parquet(stream, first)
+            return _Parquet(stream, first, block_rows)
         case "arrow":
-            return _Arrow(stream, first)
+            return _Arrow(stream, first, block_rows)
         case "csv":
             return _Csv(stream)
     return _Jsonl(stream)
 
 
 class _Blocks:
-    """Frames cut and joined to `BLOCK_ROWS` rows, contiguous in memory."""
+    """Frames cut and joined to blocks of `size` rows, contiguous in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._frames: list[pl.DataFrame] = []
         self._rows = 0
 
@@ -56,12 +59,12 @@ class _Blocks:
         """Whole blocks that are complete now."""
         self._frames.append(frame)
         self._rows += frame.height
-        if self._rows < BLOCK_ROWS:
+        if self._rows < self._size:
             return []
         pending = pl.concat(self._frames, rechunk=False)
-        ends = range(BLOCK_ROWS, self._rows + 1, BLOCK_ROWS)
-        blocks = [pending.slice(end - BLOCK_ROWS, BLOCK_ROWS).rechunk() for end in ends]
-        self._rows %= BLOCK_ROWS
+        ends = range(self._size, self._rows + 1, self._size)
+        blocks = [pending.slice(end - self._size, self._size).rechunk() for end in ends]
+        self._rows %= self._size
         self._frames = [pending.tail(self._rows)]
         return blocks
 
@@ -71,10 +74,10 @@ class _Blocks:
 
 
 class _Parquet:
-    """Row groups of `BLOCK_ROWS` rows. Deltas suit ids and counts, and zstd's lowest level costs a
+    """Row groups of one block each. Deltas suit ids and counts, and zstd's lowest level costs a
     third less time than the third for about as many bytes."""
 
-    def __init__(self, stream: IO[bytes], first: pl.DataFrame) -> None:
+    def __init__(self, stream: IO[bytes], first: pl.DataFrame, block_rows: int) -> None:
         import pyarrow.parquet as pq
 
         self._empty = first.clear()
@@ -88,7 +91,7 @@ class _Parquet:
             column_encoding={n: "DELTA_BINARY_PACKED" for n, t in names.items() if t.is_integer()},
             store_schema=False,  # it is added at the end, with the metadata
         )
-        self._blocks = _Blocks()
+        self._blocks = _Blocks(block_rows)
 
     def write(self, frame: pl.DataFrame) -> None:
         self._encode(self._blocks.add(frame))
@@ -105,7 +108,7 @@ class _Parquet:
 
     def _encode(self, blocks: list[pl.DataFrame]) -> None:
         for block in blocks:
-            self._writer.write_table(block.to_arrow(), row_group_size=BLOCK_ROWS)
+            self._writer.write_table(block.to_arrow(), row_group_size=max(block.height, 1))
 
 
 def parquet_metadata(frame: pl.DataFrame, metadata: Mapping[str, str]) -> dict[str, str]:
@@ -119,14 +122,14 @@ def parquet_metadata(frame: pl.DataFrame, metadata: Mapping[str, str]) -> dict[s
 class _Arrow:
     """An Arrow stream. Its metadata stands in front, but is known only at the end."""
 
-    def __init__(self, stream: IO[bytes], first: pl.DataFrame) -> None:
+    def __init__(self, stream: IO[bytes], first: pl.DataFrame, block_rows: int) -> None:
         import pyarrow as pa
 
         self._stream = stream
         self._schema = first.clear().to_arrow().schema
         self._body: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
         self._writer = pa.ipc.new_stream(self._body, self._schema)
-        self._blocks = _Blocks()
+        self._blocks = _Blocks(block_rows)
 
     def write(self, frame: pl.DataFrame) -> None:
         self._encode(self._blocks.add(frame))

@@ -1,9 +1,11 @@
 """All rows and columns of an input, as tables."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from crbc_cli.errors import InputError
@@ -19,6 +21,8 @@ __all__ = ["NotPlainError", "Whole"]
 
 _BATCH_ROWS = 1 << 18
 _BLOCK_BYTES = 1 << 22
+_PIECE_BYTES = 1 << 17
+_QUOTE, _COLON, _BACKSLASH = b'":\\'
 _ROLES: dict[str, ReadRole] = {
     c.name: "value" if c.role == "text" or c.role == "any" else c.role for c in STEP_COLUMNS
 }
@@ -65,10 +69,22 @@ class Whole:
           NotPlainError: they are not, which may show after the last piece.
         """
         fields = self._plain_fields()
-        rows, nulls, schema = 0, dict.fromkeys((f.name for f in fields), 0), None
+        with ThreadPoolExecutor(1) as beside:
+            members = beside.submit(self._members)
+            nulls = dict.fromkeys((f.name for f in fields), 0)
+            rows = yield from self._plain_pieces(fields, nulls)
+            if self.report.torn is not None or members.result() != rows * len(fields):
+                raise NotPlainError
+        if not self._are_logged({name: n for name, n in nulls.items() if n}):
+            raise NotPlainError
+
+    def _plain_pieces(
+        self, fields: Sequence[Field], nulls: dict[str, int]
+    ) -> Generator[pl.DataFrame, None, int]:
+        """Pieces of one schema; counts nulls of each column, returns the number of rows."""
+        rows, schema = 0, None
         try:
-            batches = jsonl.read(self.source, fields, False, self.report)
-            for batch in batches:
+            for batch in jsonl.read(self.source, fields, False, self.report):
                 frame = batch.frame.collect()
                 if "json" in batch.kinds.values() or batch.rows is not None:
                     raise NotPlainError
@@ -84,8 +100,7 @@ class Whole:
                 yield frame
         except InputError as error:
             raise NotPlainError from error
-        if self.report.torn is not None or self._members(nulls) != rows * len(fields):
-            raise NotPlainError
+        return rows
 
     def _plain_fields(self) -> list[Field]:
         if self.source.container != "jsonl":
@@ -114,21 +129,32 @@ class Whole:
         missing = [pl.lit(None).alias(name) for name in names if name not in frame.columns]
         return frame.with_columns(missing)
 
-    def _members(self, nulls: dict[str, int]) -> int:
-        """Number of members in the file; -1 if a null stands for an absent one.
+    def _members(self) -> int:
+        """Number of members of all objects in the file.
 
         A key is what `":` follows; inside a string the quote is escaped.
         """
-        names = [name for name, number in nulls.items() if number]
-        patterns = {n: (f'"{n}":null'.encode(), f'"{n}": null'.encode()) for n in names}
-        found = dict.fromkeys(names, 0)
         members = 0
         with self.source.open() as stream:
             while block := stream.read(_BLOCK_BYTES) + stream.readline():
-                members += block.count(b'":') - block.count(b'\\":')
+                text = np.frombuffer(block, np.uint8)
+                for start in range(0, len(text), _PIECE_BYTES):  # pieces stay in the cache
+                    piece = text[max(start - 2, 0) : start + _PIECE_BYTES]
+                    ends = np.flatnonzero((piece[1:-1] == _QUOTE) & (piece[2:] == _COLON))
+                    members += int(np.count_nonzero(piece[ends] != _BACKSLASH))
+        return members
+
+    def _are_logged(self, nulls: Mapping[str, int]) -> bool:
+        """Whether each null of these columns stands in the file, none for an absent member."""
+        if not nulls:
+            return True
+        patterns = {n: (f'"{n}":null'.encode(), f'"{n}": null'.encode()) for n in nulls}
+        found = dict.fromkeys(nulls, 0)
+        with self.source.open() as stream:
+            while block := stream.read(_BLOCK_BYTES) + stream.readline():
                 for name, both in patterns.items():
                     found[name] += sum(map(block.count, both))
-        return members if all(found[n] == nulls[n] for n in names) else -1
+        return found == nulls
 
     def _batches(self) -> Iterator[pl.DataFrame]:
         import pyarrow as pa

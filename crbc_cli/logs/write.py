@@ -18,7 +18,7 @@ import polars as pl
 
 from crbc_cli.errors import OptionError, OutputError
 from crbc_cli.logs.columns import holds_bytes
-from crbc_cli.logs.encode import Encoder, encoder
+from crbc_cli.logs.encode import BLOCK_ROWS, Encoder, encoder
 from crbc_cli.logs.scratch import remove_unlocked, unfinished
 
 __all__ = [
@@ -221,10 +221,13 @@ def _opened(target: Target) -> Iterator[tuple[IO[bytes], IO[bytes] | None]]:
 class TableWriter:
     """One table, written as its rows come; bytes do not depend on how they come."""
 
-    def __init__(self, target: Target, stream: IO[bytes], note: IO[bytes] | None) -> None:
+    def __init__(
+        self, target: Target, stream: IO[bytes], note: IO[bytes] | None, block_rows: int
+    ) -> None:
         self._target = target
         self._stream = stream
         self._note = note
+        self._block_rows = block_rows
         self._encoder: Encoder | None = None
 
     def write(self, frame: pl.DataFrame) -> None:
@@ -236,7 +239,7 @@ class TableWriter:
         if self._encoder is None or self._target.format == "jsonl":
             _refuse_types(frame.schema, self._target)
         if self._encoder is None:
-            self._encoder = encoder(self._target.format, self._stream, frame)
+            self._encoder = encoder(self._target.format, self._stream, frame, self._block_rows)
         self._encoder.write(frame)
 
     def line(self, line: bytes) -> None:
@@ -264,14 +267,15 @@ class TableWriter:
 
 
 @contextmanager
-def open_table(target: Target) -> Iterator[TableWriter]:
-    """A writer for `target`, which appears under its name only when finished.
+def open_table(target: Target, block_rows: int = BLOCK_ROWS) -> Iterator[TableWriter]:
+    """A writer for `target`, which appears under its name only when finished; rows of Parquet and
+    Arrow are encoded `block_rows` at a time.
 
     Raises:
       OutputError: it cannot be written.
     """
     with _opened(target) as (stream, note):
-        writer = TableWriter(target, stream, note)
+        writer = TableWriter(target, stream, note, block_rows)
         try:
             yield writer
         finally:
