@@ -1,6 +1,7 @@
 """Logs of any known format -> the step table as a file."""
 
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from crbc_cli.tables import STEP_COLUMNS
 __all__ = ["Converted", "convert_logs"]
 
 _BLOCK_ROWS = 1 << 16
+_AHEAD = 16
 _STRICT = ("id", "integer", "flag")
 _NAMES = [c.name for c in STEP_COLUMNS]
 
@@ -80,9 +82,9 @@ def _write(
     schema: pl.Schema | None = None
     with (
         open_table(plan.target, _BLOCK_ROWS) as writer,
-        ThreadPoolExecutor(1) as beside,  # encodes one piece while the next is read
+        ThreadPoolExecutor(1) as beside,  # encodes pieces while the next are read
     ):
-        written: Future[None] | None = None
+        pending: deque[Future[None]] = deque()
         for source in plan.sources:
             for frame in _step_rows(source, settings, notes, json_columns, plain=plain):
                 if len(plan.sources) > 1 and "source_file" not in frame.columns:
@@ -90,23 +92,26 @@ def _write(
                 rows += frame.height
                 schema = schema or frame.schema
                 if plan.target.format == "jsonl" and json_columns & set(frame.columns):
-                    if written is not None:
-                        written.result()
+                    _wait(pending, 0)
                     for line in _lines(frame, json_columns):
                         writer.line(line)
                     continue
                 if plan.target.format != "jsonl":
                     frame = _fitted(frame, schema, source)
-                if written is not None:
-                    written.result()
-                written = beside.submit(writer.write, frame)
-        if written is not None:
-            written.result()
+                pending.append(beside.submit(writer.write, frame))
+                _wait(pending, _AHEAD)
+        _wait(pending, 0)
         metadata = provenance("convert", settings, plan.sources, notes)
         metadata["formats"] = {s.name: s.format or "table" for s in plan.sources}
         writer.finish(metadata, {JSON_COLUMNS: json.dumps(sorted(json_columns))})
     done.rows += rows
     done.columns = list(schema or ())
+
+
+def _wait(pending: "deque[Future[None]]", most: int) -> None:
+    """Until no more than `most` pieces wait to be written."""
+    while len(pending) > most:
+        pending.popleft().result()
 
 
 def _step_rows(

@@ -88,6 +88,7 @@ class _Parquet:
             compression="zstd",
             compression_level=1,
             use_dictionary=[n for n, t in names.items() if not t.is_numeric()],
+            write_statistics=[n for n, t in names.items() if t != pl.String or n.endswith("_id")],
             column_encoding={n: "DELTA_BINARY_PACKED" for n, t in names.items() if t.is_integer()},
             store_schema=False,  # it is added at the end, with the metadata
         )

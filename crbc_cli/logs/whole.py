@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from crbc_cli.errors import InputError
 from crbc_cli.logs.columns import Field, ReadRole
@@ -23,6 +24,7 @@ _BATCH_ROWS = 1 << 18
 _BLOCK_BYTES = 1 << 22
 _PIECE_BYTES = 1 << 17
 _QUOTE, _COLON, _BACKSLASH = b'":\\'
+_KEY_END = _COLON << 8 | _QUOTE
 _ROLES: dict[str, ReadRole] = {
     c.name: "value" if c.role == "text" or c.role == "any" else c.role for c in STEP_COLUMNS
 }
@@ -139,9 +141,7 @@ class Whole:
             while block := stream.read(_BLOCK_BYTES) + stream.readline():
                 text = np.frombuffer(block, np.uint8)
                 for start in range(0, len(text), _PIECE_BYTES):  # pieces stay in the cache
-                    piece = text[max(start - 2, 0) : start + _PIECE_BYTES]
-                    ends = np.flatnonzero((piece[1:-1] == _QUOTE) & (piece[2:] == _COLON))
-                    members += int(np.count_nonzero(piece[ends] != _BACKSLASH))
+                    members += _keys(text[max(start - 2, 0) : start + _PIECE_BYTES], start > 0)
         return members
 
     def _are_logged(self, nulls: Mapping[str, int]) -> bool:
@@ -171,6 +171,17 @@ class Whole:
                     yield _frame(file.schema_arrow.empty_table())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise InputError(f"cannot be read as Parquet ({error})", self.source.name) from error
+
+
+def _keys(text: NDArray[np.uint8], overlaps: bool) -> int:
+    """Number of `":` that no backslash precedes; the first two bytes may be of the piece before,
+    which counted what ends there."""
+    if (text == _BACKSLASH).any():
+        ends = np.flatnonzero((text[1:-1] == _QUOTE) & (text[2:] == _COLON))
+        return int(np.count_nonzero(text[ends] != _BACKSLASH))
+    text = text[1:] if overlaps else text
+    pairs = (text[odd : odd + (len(text) - odd) // 2 * 2].view("<u2") for odd in (0, 1))
+    return sum(int(np.count_nonzero(pair == _KEY_END)) for pair in pairs)
 
 
 def _frame(table: Any) -> pl.DataFrame:
