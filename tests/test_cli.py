@@ -232,3 +232,14 @@ def test_closed_streams_and_narrow_encodings(tmp_path: Path) -> None:
     assert shown.code == 0
     assert "group g\\xf6lden: ok" in shown.text
     assert program("explain", log, "--json", env=ascii_only).json["group_id"] == "g\u00f6lden"
+
+
+def test_method_and_methods_are_one_option_wherever_either_is_taken() -> None:
+    found = {
+        name: {*option.opts}
+        for name, command in COMMANDS.items()
+        for option in command.params
+        if {"--method", "--methods"} & {*option.opts}
+    }
+    assert found.keys() == {"annotate", "compare", "report", "steps"}
+    assert all(flags == {"--method", "--methods"} for flags in found.values())

@@ -104,7 +104,7 @@ def test_values_in_a_file(tmp_path: Path) -> None:
         ("discuont = 0.5", "discuont is no option"),
         ("logs = ['x']", "logs is no option"),
         ("[annotat]\ndepth = 1", "table [annotat] names no command"),
-        ("[coverage]\nforce = true", "force is no option"),
+        ("[coverage]\nresume = true", "resume is no option"),
         ("discount = ", "is not TOML"),
         ("discount = 'much'", "--discount"),
         ("discount = 2", "--discount 2.0 is outside [0, 1]"),

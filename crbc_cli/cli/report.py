@@ -22,7 +22,9 @@ def register(app: typer.Typer) -> None:
         methods: Annotated[
             str | None,
             typer.Option(
-                metavar="NAME[,NAME]",
+                "--methods",
+                "--method",
+                metavar="[LABEL=]NAME[:KEY=VALUE…][,…]",
                 autocompletion=complete_methods,
                 show_default=False,
                 help="Estimators set side by side, as in crbc compare; others against the last.",

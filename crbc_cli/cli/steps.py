@@ -20,7 +20,10 @@ def register(app: typer.Typer) -> None:
             str,
             typer.Option(
                 "--method",
+                "--methods",
                 autocompletion=complete_methods,
+                envvar="CRBC_METHOD",
+                show_envvar=False,
                 metavar="NAME[:KEY=VALUE…]",
                 help="Estimator; see crbc methods.",
             ),
