@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
                 "-o",
                 envvar="CRBC_OUTPUT",
                 show_envvar=False,
-                show_default=False,
+                show_default="stdout, where it is piped",
                 metavar="FILE|DIR|-",
                 help="File, folder (one output per input) or - (stdout).",
             ),
