@@ -123,7 +123,7 @@ def test_keep_going_reports_what_failed(logs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (logs / "1.jsonl").write_bytes(b"{bad}\n" + (logs / "1.jsonl").read_bytes())
     arguments = ("annotate", logs, "-o", f"{out}/")
-    ended = crbc(*arguments)
+    ended = crbc(*arguments, "--threads", 1)
     assert ended.code == 2
     assert "1.jsonl:1: not a JSON object" in ended.stderr
     assert sorted(stamps(out)) == ["0.credit.parquet"]

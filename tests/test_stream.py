@@ -4,6 +4,7 @@ work is done; and the same remarks and errors as for a log read whole."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,25 @@ def test_row_order_does_not_matter_for_pieces(tmp_path: Path) -> None:
 # --- many files -----------------------------------------------------------------------------------
 
 
+def test_many_files_at_a_time_give_what_one_at_a_time_gives(tmp_path: Path) -> None:
+    """Outputs, remarks and their order; what fails is told, the others are made."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for seed in range(9):
+        rows = shuffled(rows_of(4, seed)) if seed % 3 else rows_of(4, seed)
+        (logs / f"{seed}.jsonl").write_bytes(jsonl(rows) + b'{"torn' * (seed % 2))
+    (logs / "4.jsonl").write_bytes(b"{bad}\n" + jsonl(rows_of(1)))
+    seen = []
+    for threads in (1, 4):
+        out = tmp_path / "out"
+        ended = crbc("annotate", logs, "-o", f"{out}/", "--keep-going", "--threads", threads)
+        assert ended.code == 1
+        seen.append((ended.stderr, {path.name: path.read_bytes() for path in out.iterdir()}))
+        shutil.rmtree(out)
+    assert len(seen[0][1]) == 8
+    assert seen[0] == seen[1]
+
+
 def test_many_files_are_the_parts_of_one(tmp_path: Path) -> None:
     """One table for three files holds the tables of each, and a file's rows do not depend on which
     others it is read with."""
@@ -309,6 +329,8 @@ def test_executors_give_pieces_back_in_order_and_bounded(tmp_path: Path) -> None
     taken: list[int] = []
 
     class Counting:
+        together = 1
+
         def run(self, slabs: Iterable[Slab], job: Job) -> Iterator[Done]:
             def counted() -> Iterator[Slab]:
                 for slab in slabs:

@@ -172,7 +172,14 @@ def annotate(
     own = table_sinks(Shape(columns == "all", prefix, settings.log.skip_bad_lines))
     sinks = own if emission is None else emitted_sinks(emission)
     stream = Stream(
-        job, Local(budget.threads), budget, None if dry_run else sinks, metadata, clock, chunk_rows
+        job,
+        Local(budget.threads),
+        budget,
+        None if dry_run else sinks,
+        metadata,
+        Notes([*notes.items]),
+        clock,
+        chunk_rows,
     )
     done = Annotated([], [], {}, plans, 0, 0, 0, notes, clock, settings)
     open_units = [*units(reader.parts, plans)]
@@ -211,16 +218,14 @@ def _without_notes(stream: Stream, plan: OutputPlan) -> dict[str, Any]:
 
 
 def _run(todo: Sequence[Unit], stream: Stream, done: Annotated, *, keep_going: bool) -> Annotated:
-    totals, run_notes = Totals(), [*done.notes.items]
-    for unit in todo:
-        said = Notes([*run_notes])
-        try:
-            totals.add_sizes(stream.run(unit, said))
-        except CrbcError as error:
+    totals = Totals()
+    for unit, found, said in stream.run_all(todo):
+        if isinstance(found, CrbcError):
             if not keep_going:
-                raise
-            done.failed.update((plan.target.name, str(error)) for plan in unit.plans)
+                raise found
+            done.failed.update((plan.target.name, str(found)) for plan in unit.plans)
             continue
+        totals.add_sizes(found)
         if stream.sinks is not None:
             done.outputs.extend(plan.target.name for plan in unit.plans)
         for note in said.items:

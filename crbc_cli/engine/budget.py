@@ -70,7 +70,7 @@ class Budget:
     @property
     def gathered(self) -> int:
         """Bytes of rows that are gathered in memory before they go to disk."""
-        return self.memory // 4
+        return self.memory // (2 * self.threads + 2)
 
 
 def _free_memory() -> int:

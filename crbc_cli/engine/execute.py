@@ -17,6 +17,14 @@ _T = TypeVar("_T")
 class Executor(Protocol):
     """Works on pieces, wherever, and gives back what was done in the order of the pieces."""
 
+    @property
+    def together(self) -> int:
+        """Outputs that are made at the same time where there are several, each with an executor
+        of its own; 1 where pieces alone are spread."""
+
+    def alone(self) -> "Executor":
+        """An executor for one of several outputs."""
+
     def run(self, slabs: Iterable[Slab], job: Job) -> Iterator[Done]:
         """`work` of each slab. A bounded number of them is taken ahead of what was given back."""
 
@@ -26,6 +34,15 @@ class Local:
     """This process, with up to `threads` pieces at a time."""
 
     threads: int
+
+    @property
+    def together(self) -> int:
+        """See `Executor`."""
+        return self.threads
+
+    def alone(self) -> "Local":
+        """One piece at a time."""
+        return Local(1)
 
     def run(self, slabs: Iterable[Slab], job: Job) -> Iterator[Done]:
         """See `Executor`. A single piece needs no thread."""

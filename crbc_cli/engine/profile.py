@@ -140,7 +140,7 @@ def profile_logs(
     def metadata(plan: OutputPlan, said: Notes) -> dict[str, Any]:
         return provenance("profile", reader.settings, plan.sources, said)
 
-    stream = Stream(job, Local(budget.threads), budget, table_sinks(Shape()), metadata, clock)
+    stream = Stream(job, Local(budget.threads), budget, table_sinks(Shape()), metadata, clock=clock)
     groups = 0
     with tempfile.TemporaryDirectory(prefix="crbc-") as folder:
         for number, part in enumerate(reader.parts):

@@ -7,8 +7,10 @@ An output appears when all of it is written; what is said about its inputs stand
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from crbc_cli.engine.output import OutputPlan
 from crbc_cli.engine.sink import Sink, Sinks, Wider
 from crbc_cli.engine.slabs import slabs
 from crbc_cli.engine.work import Job, Totals
+from crbc_cli.errors import CrbcError, InputError
 from crbc_cli.logs.sources import Source
 from crbc_cli.notes import Notes
 from crbc_cli.rollouts.tally import Tally
@@ -64,8 +67,10 @@ class Stream:
       budget: bounds memory.
       sinks: opens outputs; None writes none.
       metadata: how an output was made, given what is said about its inputs.
+      notes: what is said about the whole run.
       clock: seconds per stage, summed over threads.
       most_rows: rows of a piece at most, if its groups are not larger.
+      stopped: set to end everything after the piece in hand.
     """
 
     job: Job
@@ -73,8 +78,40 @@ class Stream:
     budget: Budget
     sinks: Sinks | None
     metadata: Callable[[OutputPlan, Notes], Mapping[str, Any]]
+    notes: Notes = field(default_factory=Notes)
     clock: Clock = field(default_factory=Clock)
     most_rows: int = _ENDLESS
+    stopped: Event = field(default_factory=Event)
+
+    def run_all(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Totals | CrbcError, Notes]]:
+        """Does units, several at a time if there are several, and tells of each in order.
+
+        A unit is done by one thread then: files are the larger pieces. After a failure others go
+        on until the caller leaves.
+        """
+        if len(units) < 2 or self.executor.together < 2:
+            for unit in units:
+                yield self._tried(unit)
+            return
+        alone = [replace(self, executor=self.executor.alone(), clock=Clock()) for _ in units]
+        with ThreadPoolExecutor(self.executor.together, "crbc") as pool:
+            tasks = [pool.submit(stream._tried, u) for stream, u in zip(alone, units, strict=True)]
+            try:
+                for stream, task in zip(alone, tasks, strict=True):
+                    told = task.result()
+                    self.clock.add(stream.clock)
+                    yield told
+            finally:
+                self.stopped.set()
+                for task in tasks:
+                    task.cancel()
+
+    def _tried(self, unit: Unit) -> tuple[Unit, Totals | CrbcError, Notes]:
+        notes = Notes([*self.notes.items])
+        try:
+            return unit, self.run(unit, notes), notes
+        except CrbcError as error:
+            return unit, error, notes
 
     def run(self, unit: Unit, notes: Notes) -> Totals:
         """Does one unit and says what is to be said.
@@ -101,6 +138,7 @@ class Stream:
         self, unit: Unit, notes: Notes, gather: set[int], schemas: Mapping[int, pl.Schema]
     ) -> Totals:
         totals = Totals()
+        stamps = {source: source.stamp for source in unit.sources}
         with ExitStack() as stack:
             opened: dict[Source, tuple[int, Sink]] = {}
             for number, plan in enumerate(unit.plans if self.sinks is not None else ()):
@@ -115,6 +153,9 @@ class Stream:
                         number, sink = opened[source]
                         sink.write(source, table)
                         written.add(number)
+            changed = next((s for s, stamp in stamps.items() if s.stamp != stamp), None)
+            if changed is not None:
+                raise changed.changed()
             if totals.conflicts.rate is not None:
                 notes.say("conflict_rate", totals.conflicts.told)
             for plan in unit.plans if opened else ():
@@ -154,6 +195,8 @@ class Stream:
         )
         exchange = Exchange(self.budget.gathered)
         for done in self.executor.run(pieces, job):
+            if self.stopped.is_set():
+                raise InputError("is left, as the run ended", part[0].name)
             mine.add(done.totals)
             self.clock.add(done.clock)
             if done.table is None:

@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,13 +38,21 @@ def remove_unlocked(path: Path) -> bool:
     return False
 
 
-@functools.cache
+_once = threading.Lock()
+
+
 def scratch_folder() -> Path:
     """This program's folder for temporary files, removed when it ends.
 
     Raises:
       OSError: there is no room for one.
     """
+    with _once:
+        return _made_folder()
+
+
+@functools.cache
+def _made_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"{_PREFIX}{secrets.token_hex(8)}"
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # first: a signal may come any time
     folder.mkdir(mode=0o700)
@@ -75,7 +84,7 @@ def unfinished(path: Path) -> Iterator[IO[bytes]]:
 
 @atexit.register
 def _remove_unfinished() -> None:
-    for path in _unfinished:
+    for path in [*_unfinished]:
         path.unlink(missing_ok=True)
 
 

@@ -116,6 +116,15 @@ class Source:
         except OSError as error:
             raise InputError(f"cannot be opened ({error.strerror or error})", self.name) from error
 
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """Differs once the file was written to or replaced; zeros for rows in memory."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return 0, 0, 0
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
     def where(self, row: int) -> str:
         """Place of a source row, for messages; of a dump, its record."""
         if self.format:

@@ -202,10 +202,18 @@ class Target:
         return []
 
 
-def _take_place(temporary: Path, path: Path) -> None:
+def _read_umask() -> int:
     umask = os.umask(0)
     os.umask(umask)
-    os.chmod(temporary, 0o666 & ~umask)
+    return umask
+
+
+_UMASK = _read_umask()
+"""Once, while there is one thread: it cannot be read without being changed."""
+
+
+def _take_place(temporary: Path, path: Path) -> None:
+    os.chmod(temporary, 0o666 & ~_UMASK)
     os.replace(temporary, path)
 
 
