@@ -374,7 +374,7 @@ def test_drifting_schema(tmp_path: Path) -> None:
 
 def test_torn_last_line(tmp_path: Path) -> None:
     table = credited("torn-last-line.jsonl", tmp_path)
-    assert table["notes"] == ["torn_line"]
+    assert table["notes"] == ["torn_line", "lone_rollouts"]
     assert table["source_row"] == [0]
     assert table["group_status"] == ["singleton"]
     assert table["step_credit"] == [0]

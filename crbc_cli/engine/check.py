@@ -37,7 +37,13 @@ CHECKS: tuple[Callable[[Facts], Finding | None], ...] = (
 )
 """In the order findings are listed inside their severity."""
 
-_TOLD_AS_FINDINGS = {*READ_NOTES, "duplicates", "discarded", "repeated_reward"}
+_TOLD_AS_FINDINGS = {
+    *READ_NOTES,
+    "duplicates",
+    "discarded",
+    "repeated_reward",
+    "lone_rollouts",
+}
 
 
 @dataclass(frozen=True)

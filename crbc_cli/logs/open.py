@@ -6,6 +6,7 @@ other log; its rows are those that `crbc convert` writes, and its name stays the
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -86,6 +87,8 @@ def format_of(source: Source, options: LogOptions) -> tuple[Dump, Format | None]
     if tabular and (options.map or available_columns_safely(source) >= _IDENTITY):
         return dump, None
     known = recognise(dump)
+    if known is None and source.container == "json" and not dump.is_whole:
+        return Dump(replace(source, container="jsonl"), skip_bad_lines=options.skip_bad_lines), None
     if known is None and not tabular:
         raise InputError(
             f"is neither JSONL nor Parquet but {_CONTAINERS[dump.container]} of no known format",

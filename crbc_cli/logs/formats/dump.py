@@ -118,6 +118,14 @@ class Dump:
             raise InputError(str(error), self.name) from error
         return None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the document can be read; what only begins like one may be lines of JSON."""
+        try:
+            return self.document is not None
+        except InputError:
+            return False
+
     @functools.cached_property
     def files(self) -> list[str]:
         """Names of the files in a folder, or of the members of a zip archive, in natural order."""
