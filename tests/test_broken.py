@@ -136,7 +136,21 @@ def test_outcome_rule_replaces_the_column(golden: pl.DataFrame, tmp_path: Path) 
     assert pl.read_parquet(output).select(NUMBERS).equals(golden.select(NUMBERS))
 
 
-@pytest.mark.parametrize("command", ["annotate", "coverage", "check", "explain", "profile"])
+def test_several_files_with_one_broken_leave_whole_outputs(tmp_path: Path) -> None:
+    """Outputs are each their own: that of the broken file is missing, the others stay."""
+    good, bad = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    good.write_bytes(GOLDEN.read_bytes())
+    bad.write_bytes((BROKEN / "bad-inner-line.jsonl").read_bytes())
+    assert f"{bad}:4" in crbc("annotate", good, bad).refused()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert [name for name in names if name != "a.credit.parquet"] == ["a.jsonl", "b.jsonl"]
+    bad.write_bytes(GOLDEN.read_bytes())
+    assert crbc("annotate", good, bad, "--resume").code == 0
+    first, second = (pl.read_parquet(tmp_path / f"{name}.credit.parquet") for name in "ab")
+    assert first.drop("source_file").equals(second.drop("source_file"))
+
+
+@pytest.mark.parametrize("command", ["coverage", "check", "explain", "profile"])
 def test_several_files_with_one_broken_leave_nothing(command: str, tmp_path: Path) -> None:
     """A file that cannot be read stops the run before anything is written."""
     good, bad = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
