@@ -8,7 +8,8 @@
     ├── IdentityError         groups, rollouts or steps that are not what they claim to be
     ├── OutcomeError          an outcome that is missing or cannot be read
     ├── ClosureError          the linear solve failed its residual check
-    └── OutputError           an output that exists, cannot be written, or would collide
+    ├── OutputError           an output that exists, cannot be written, or would collide
+    └── EngineError           a cluster that is not there, or that lost the work
 
 Each message says what is wrong, where (file, line or row, column) and what to do about it.
 """
@@ -18,6 +19,7 @@ __all__ = [
     "ClosureError",
     "ColumnError",
     "CrbcError",
+    "EngineError",
     "IdentityError",
     "InputError",
     "OptionError",
@@ -75,3 +77,7 @@ class ClosureError(CrbcError):
 
 class OutputError(CrbcError):
     """An output that exists, cannot be written, or would collide."""
+
+
+class EngineError(CrbcError):
+    """A cluster that is not there, or that lost the work."""

@@ -39,6 +39,7 @@ VOCABULARY = {
     "fast_sugiyama": {"report"},
     "typer": {"cli"},
     "torch": {"trainers"},
+    "ray": {"engine"},
     "verl": {"trainers"},
     "scipy": {"process", "methods"},
 }

@@ -1,12 +1,14 @@
 """Credit of logs, written beside them or where the user says."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from crbc_cli.engine.budget import Budget
 from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.cluster import connected
 from crbc_cli.engine.execute import Local
 from crbc_cli.engine.output import OutputPlan, plan_outputs
 from crbc_cli.engine.prepare import CHUNK_ROWS
@@ -14,7 +16,7 @@ from crbc_cli.engine.provenance import provenance
 from crbc_cli.engine.reader import Reader
 from crbc_cli.engine.resume import made_as
 from crbc_cli.engine.sink import Shape, table_sinks
-from crbc_cli.engine.stream import Stream, Unit, units
+from crbc_cli.engine.stream import Stream, Told, Unit, units
 from crbc_cli.engine.work import Job, Totals
 from crbc_cli.errors import CrbcError, OptionError, OutputError
 from crbc_cli.logs.open import open_logs
@@ -104,6 +106,9 @@ def annotate(
     dry_run: bool = False,
     memory: str = "",
     threads: int = 0,
+    engine: str = "local",
+    ray_address: str = "",
+    progress: Callable[[str], None] | None = None,
     chunk_rows: int = CHUNK_ROWS,
     method: str | Sequence[str] = "crbc",
     settings: Settings | None = None,
@@ -128,6 +133,11 @@ def annotate(
       dry_run: read and group, write nothing.
       memory: memory to aim at, for example `1GB`; by default a share of what is free.
       threads: pieces that are worked on at the same time; 0 for one per core.
+      engine: `local`, or `ray` for a task per output (or per piece of a single output) on a Ray
+        cluster, whose machines see inputs and outputs under the same names.
+      ray_address: of the cluster, `auto` for that of this machine; by default RAY_ADDRESS, and
+        without it a cluster of `threads` workers on this machine, for this run.
+      progress: told in a few words how far the run is, now and then.
       chunk_rows: rows of a piece at most; no number depends on it.
       method: estimators, `[LABEL=]NAME[:KEY=VALUE]…` separated by commas; the numbers of several
         get their labels as prefix.
@@ -141,6 +151,10 @@ def annotate(
     clock, budget = clock or Clock(), Budget.of(memory, threads)
     if columns not in ("credit", "all"):
         raise OptionError(f"--columns {columns!r} is not known", todo="use credit or all")
+    if engine not in ("local", "ray"):
+        raise OptionError(f"--engine {engine!r} is not known", todo="use local or ray")
+    if ray_address and engine != "ray":
+        raise OptionError("--ray-address is that of --engine ray", todo="add --engine ray")
     emission, settings = Emission.parse(emit, emit_column, settings)
     shape = {"columns": columns != "credit", "prefix": prefix, "anchor_id": anchor_id}
     if emission is not None:
@@ -180,6 +194,7 @@ def annotate(
         Notes([*notes.items]),
         clock,
         chunk_rows,
+        progress=progress,
     )
     done = Annotated([], [], {}, plans, 0, 0, 0, notes, clock, settings)
     open_units = [*units(reader.parts, plans)]
@@ -187,7 +202,12 @@ def annotate(
         open_units = [unit for unit in open_units if not _skipped(unit, stream, force, done)]
     for target in (plan.target for plan in plans if over and not dry_run):
         target.clean()
-    return _run(open_units, stream, done, keep_going=keep_going)
+    if engine == "ray" and open_units:
+        with connected(ray_address, budget.threads) as cluster:
+            told = cluster.run_all(open_units, stream)
+            return _run(told, stream, done, len(open_units), keep_going=keep_going)
+    told = stream.run_all(open_units)
+    return _run(told, stream, done, len(open_units), keep_going=keep_going)
 
 
 def _skipped(unit: Unit, stream: Stream, force: bool, done: Annotated) -> bool:
@@ -217,20 +237,25 @@ def _without_notes(stream: Stream, plan: OutputPlan) -> dict[str, Any]:
     return {k: v for k, v in stream.metadata(plan, Notes()).items() if k != "notes"}
 
 
-def _run(todo: Sequence[Unit], stream: Stream, done: Annotated, *, keep_going: bool) -> Annotated:
+def _run(
+    told: Generator[Told], stream: Stream, done: Annotated, outputs: int, *, keep_going: bool
+) -> Annotated:
     totals = Totals()
-    for unit, found, said in stream.run_all(todo):
-        if isinstance(found, CrbcError):
-            if not keep_going:
-                raise found
-            done.failed.update((plan.target.name, str(found)) for plan in unit.plans)
-            continue
-        totals.add_sizes(found)
-        if stream.sinks is not None:
-            done.outputs.extend(plan.target.name for plan in unit.plans)
-        for note in said.items:
-            if note.code != "conflict_rate":  # of one output; said for all of them at the end
-                done.notes.say(note.code, note.message, warning=note.warning)
+    with closing(told):
+        for number, (unit, found, said) in enumerate(told, 1):
+            if isinstance(found, CrbcError):
+                if not keep_going:
+                    raise found
+                done.failed.update((plan.target.name, str(found)) for plan in unit.plans)
+                continue
+            totals.add_sizes(found)
+            if stream.sinks is not None:
+                done.outputs.extend(plan.target.name for plan in unit.plans)
+            for note in said.items:
+                if note.code != "conflict_rate":  # of one output; said for all of them at the end
+                    done.notes.say(note.code, note.message, warning=note.warning)
+            if stream.progress is not None:
+                stream.progress(f"{number} of {counted(outputs, 'output')}")
     if totals.conflicts.rate is not None:
         done.notes.say("conflict_rate", totals.conflicts.told)
     return replace(done, rows=totals.rows, groups=totals.groups, rollouts=totals.rollouts)

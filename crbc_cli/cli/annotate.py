@@ -142,6 +142,22 @@ def register(app: typer.Typer) -> None:
             int,
             typer.Option(show_default="one per core", metavar="N", min=0, help="Threads to use."),
         ] = 0,
+        engine: Annotated[
+            str,
+            typer.Option(
+                autocompletion=completing(("local", "ray")),
+                metavar="local|ray",
+                help="Where the work is done: here, or on a Ray cluster (extra crbc-cli[ray]).",
+            ),
+        ] = "local",
+        ray_address: Annotated[
+            str,
+            typer.Option(
+                show_default="a cluster of this machine, for this run",
+                metavar="ADDRESS",
+                help="Cluster of --engine ray; auto for the one this machine belongs to.",
+            ),
+        ] = "",
         chunk_rows: Annotated[
             int,
             typer.Option(
@@ -154,7 +170,7 @@ def register(app: typer.Typer) -> None:
         ] = 65_536,
     ) -> None:
         """Write per-step credit columns for logs."""
-        from crbc_cli.cli.console import finish, tell
+        from crbc_cli.cli.console import finish, passing, tell
         from crbc_cli.engine.clock import Clock
         from crbc_cli.notes import counted
 
@@ -164,26 +180,30 @@ def register(app: typer.Typer) -> None:
         with clock("import"):
             from crbc_cli.api import annotate as work
 
-        done = work(
-            run.logs,
-            output,
-            to=to,
-            columns=columns,
-            method=method,
-            prefix=prefix,
-            anchor_id=anchor_id,
-            emit=emit,
-            emit_column=emit_column,
-            force=force,
-            dry_run=dry_run,
-            resume=resume,
-            keep_going=keep_going,
-            memory=memory,
-            threads=threads,
-            chunk_rows=chunk_rows,
-            settings=run.settings,
-            clock=clock,
-        )
+        with passing(run.quiet) as progress:
+            done = work(
+                run.logs,
+                output,
+                to=to,
+                columns=columns,
+                method=method,
+                prefix=prefix,
+                anchor_id=anchor_id,
+                emit=emit,
+                emit_column=emit_column,
+                force=force,
+                dry_run=dry_run,
+                resume=resume,
+                keep_going=keep_going,
+                memory=memory,
+                threads=threads,
+                engine=engine,
+                ray_address=ray_address,
+                progress=progress,
+                chunk_rows=chunk_rows,
+                settings=run.settings,
+                clock=clock,
+            )
         if not run.quiet:
             sizes = (done.rows, "row"), (done.rollouts, "rollout"), (done.groups, "group")
             tell(f"{', '.join(counted(*size) for size in sizes)} -> {done.told}")

@@ -4,8 +4,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from crbc_cli.notes import Notes
@@ -16,9 +17,20 @@ if TYPE_CHECKING:
     from crbc_cli.cli.options import Run
     from crbc_cli.engine.clock import Clock
 
-__all__ = ["console", "finish", "print_csv", "print_json", "show", "tell", "tell_notes", "visible"]
+__all__ = [
+    "console",
+    "finish",
+    "passing",
+    "print_csv",
+    "print_json",
+    "show",
+    "tell",
+    "tell_notes",
+    "visible",
+]
 
 _WIDTH = 80
+_PASSING_SECONDS = 1.0
 _NARROWEST = 40  # rich fails where a table's columns have no room at all
 
 
@@ -86,6 +98,29 @@ def show(*parts: "RenderableType") -> None:
 def tell(text: str) -> None:
     """One plain line on stderr."""
     print(visible(text).replace("\n", " "), file=sys.stderr)
+
+
+@contextmanager
+def passing(quiet: bool) -> Iterator[Callable[[str], None] | None]:
+    """Shows how far a long run is, in a line of the terminal that is gone in the end."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    last, shown = time.monotonic(), False
+
+    def show_line(text: str) -> None:
+        nonlocal last, shown
+        if time.monotonic() - last > _PASSING_SECONDS:
+            last, shown = time.monotonic(), True
+            with suppress(OSError):
+                print(f"\r{visible(text)} …\x1b[K", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield show_line
+    finally:
+        if shown:
+            with suppress(OSError):
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def tell_notes(notes: Notes, quiet: bool) -> None:

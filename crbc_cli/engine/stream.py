@@ -6,7 +6,7 @@ Nothing is held but the pieces that are worked on, the block that is encoded, an
 An output appears when all of it is written; what is said about its inputs stands in its metadata.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -28,10 +28,10 @@ from crbc_cli.engine.slabs import slabs
 from crbc_cli.engine.work import Job, Totals
 from crbc_cli.errors import CrbcError, InputError
 from crbc_cli.logs.sources import Source
-from crbc_cli.notes import Notes
+from crbc_cli.notes import Notes, counted
 from crbc_cli.rollouts.tally import Tally
 
-__all__ = ["Stream", "Unit", "units"]
+__all__ = ["Stream", "Told", "Unit", "units"]
 
 Part = Sequence[Source]
 _ENDLESS = 1 << 62
@@ -48,6 +48,10 @@ class Unit:
     def sources(self) -> list[Source]:
         """The inputs, in order."""
         return [source for part in self.parts for source in part]
+
+
+Told = tuple[Unit, Totals | CrbcError, Notes]
+"""A unit, its sizes or why its outputs could not be made, and what was said about it."""
 
 
 def units(parts: Sequence[Part], plans: Sequence[OutputPlan]) -> list[Unit]:
@@ -71,6 +75,7 @@ class Stream:
       clock: seconds per stage, summed over threads.
       most_rows: rows of a piece at most, if its groups are not larger.
       stopped: set to end everything after the piece in hand.
+      progress: told how many rows are done, now and then.
     """
 
     job: Job
@@ -82,8 +87,9 @@ class Stream:
     clock: Clock = field(default_factory=Clock)
     most_rows: int = _ENDLESS
     stopped: Event = field(default_factory=Event)
+    progress: Callable[[str], None] | None = None
 
-    def run_all(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Totals | CrbcError, Notes]]:
+    def run_all(self, units: Sequence[Unit]) -> Generator[Told]:
         """Does units, several at a time if there are several, and tells of each in order.
 
         A unit is done by one thread then: files are the larger pieces. After a failure others go
@@ -91,11 +97,12 @@ class Stream:
         """
         if len(units) < 2 or self.executor.together < 2:
             for unit in units:
-                yield self._tried(unit)
+                yield self.tried(unit)
             return
-        alone = [replace(self, executor=self.executor.alone(), clock=Clock()) for _ in units]
+        one = replace(self, executor=self.executor.alone(), progress=None)
+        alone = [replace(one, clock=Clock()) for _ in units]
         with ThreadPoolExecutor(self.executor.together, "crbc") as pool:
-            tasks = [pool.submit(stream._tried, u) for stream, u in zip(alone, units, strict=True)]
+            tasks = [pool.submit(stream.tried, u) for stream, u in zip(alone, units, strict=True)]
             try:
                 for stream, task in zip(alone, tasks, strict=True):
                     told = task.result()
@@ -106,12 +113,17 @@ class Stream:
                 for task in tasks:
                     task.cancel()
 
-    def _tried(self, unit: Unit) -> tuple[Unit, Totals | CrbcError, Notes]:
+    def tried(self, unit: Unit) -> Told:
+        """Does one unit."""
         notes = Notes([*self.notes.items])
         try:
             return unit, self.run(unit, notes), notes
         except CrbcError as error:
             return unit, error, notes
+
+    def __getstate__(self) -> dict[str, object]:
+        """Elsewhere, nobody can stop it from here."""
+        return {name: value for name, value in self.__dict__.items() if name != "stopped"}
 
     def run(self, unit: Unit, notes: Notes) -> Totals:
         """Does one unit and says what is to be said.
@@ -199,6 +211,8 @@ class Stream:
                 raise InputError("is left, as the run ended", part[0].name)
             mine.add(done.totals)
             self.clock.add(done.clock)
+            if self.progress is not None:
+                self.progress(counted(self.clock.rows, "row"))
             if done.table is None:
                 continue
             if done.number is None or not len(done.number):
