@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from crbc_cli.engine.clock import Clock
@@ -54,9 +55,13 @@ def connected(address: str, threads: int) -> Iterator["Cluster"]:
         if is_initialized():
             yield Cluster(_cpus())
             return
-        _begin(address or os.environ.get("RAY_ADDRESS") or "local", threads)
+        ended_by = _begin(address or os.environ.get("RAY_ADDRESS") or "local", threads)
         try:
             yield Cluster(_cpus())
+        except SystemExit:
+            for end in ended_by:  # Ray raises its own, with another exit code
+                end()
+            raise
         finally:
             shutdown()
 
@@ -74,13 +79,18 @@ class _BytesAlone:
         return len(text)
 
 
-def _begin(address: str, threads: int) -> None:
+def _begin(address: str, threads: int) -> list[Callable[[], None]]:
+    """Connects; returns a list that gets what a signal would do that ends the run.
+
+    Raises:
+      EngineError: there is no cluster.
+    """
     import ray
 
     how: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
         how |= {"num_cpus": threads, "include_dashboard": False}
-    on_term = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**how, runtime_env={"env_vars": {"POLARS_MAX_THREADS": "1"}})
     except Exception as error:  # whatever keeps it from starting
@@ -88,8 +98,16 @@ def _begin(address: str, threads: int) -> None:
         raise EngineError(
             f"no Ray cluster at {address} ({line})", todo="check --ray-address"
         ) from error
+    ended_by: list[Callable[[], None]] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if callable(before):
+            ended_by.append(lambda: before(number, None))
+            before(number, frame)
+
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, on_term)  # Ray's own would end with another exit code
+        signal.signal(signal.SIGTERM, end if callable(before) else before)
+    return ended_by
 
 
 def _cpus() -> int:
