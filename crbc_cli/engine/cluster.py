@@ -7,12 +7,14 @@ started again: an output appears whole, so one that was half-written was never t
 
 import os
 import signal
+import socket
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -22,6 +24,7 @@ from crbc_cli.engine.slabs import Slab
 from crbc_cli.engine.stream import Stream, Told, Unit
 from crbc_cli.engine.work import Done, Job, Totals, work
 from crbc_cli.errors import CrbcError, EngineError
+from crbc_cli.logs.write import Target
 from crbc_cli.notes import Notes
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ __all__ = ["Cluster", "connected"]
 
 _RETRIES = 5
 _ENDING_SECONDS = 20.0
+_ANSWER_SECONDS = 10.0
 
 
 @contextmanager
@@ -53,17 +57,23 @@ def connected(address: str, threads: int) -> Iterator["Cluster"]:
         ) from error
     with redirect_stdout(cast(TextIO, _BytesAlone(sys.stdout))):
         if is_initialized():
-            yield Cluster(_cpus())
+            cluster = Cluster(_cpus())
+            try:
+                yield cluster
+            finally:
+                cluster.clean()
             return
         ended_by = _begin(address or os.environ.get("RAY_ADDRESS") or "local", threads)
+        cluster = Cluster(_cpus())
         try:
-            yield Cluster(_cpus())
+            yield cluster
         except SystemExit:
             for end in ended_by:  # Ray raises its own, with another exit code
                 end()
             raise
         finally:
             shutdown()
+            cluster.clean()
 
 
 class _BytesAlone:
@@ -90,6 +100,15 @@ def _begin(address: str, threads: int) -> list[Callable[[], None]]:
     how: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
         how |= {"num_cpus": threads, "include_dashboard": False}
+    host, _, port = address.rpartition("//")[2].rpartition(":")
+    if host and port.isdecimal():
+        try:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+        except OSError as error:
+            raise EngineError(
+                f"no Ray cluster at {address} ({error.strerror or error})",
+                todo="check --ray-address",
+            ) from error
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**how, runtime_env={"env_vars": {"POLARS_MAX_THREADS": "1"}})
@@ -118,9 +137,22 @@ def _cpus() -> int:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster with this many processors, which is an `Executor` of pieces."""
+    """A cluster, which is an `Executor` of pieces.
+
+    Attributes:
+      cpus: its processors.
+      begun: outputs that tasks were given.
+    """
 
     cpus: int
+    begun: list[Target] = field(default_factory=list)
+
+    def clean(self) -> None:
+        """Removes what dead workers left of outputs, waiting for those that are about to die."""
+        deadline = time.monotonic() + _ENDING_SECONDS
+        for target in self.begun:
+            while not target.clean() and time.monotonic() < deadline:
+                time.sleep(0.05)
 
     @property
     def together(self) -> int:
@@ -149,20 +181,15 @@ class Cluster:
         budget = replace(stream.budget, threads=1)
         one = replace(stream, executor=self.alone(), budget=budget, progress=None)
         there = ray.put((one, os.getcwd()))
-        begun: list[Unit] = []
 
         def tasks() -> Iterator["ObjectRef[Any]"]:
             for unit in units:
-                begun.append(unit)
+                self.begun.extend(plan.target for plan in unit.plans)
                 yield _task(_unit, f"crbc {unit.plans[0].target.name}")(unit, there)
 
-        try:
-            for unit, (found, notes, clock) in zip(units, self._in_order(tasks()), strict=True):
-                stream.clock.add(clock)
-                yield unit, found, notes
-        finally:
-            for target in (plan.target for unit in begun for plan in unit.plans):
-                target.clean()  # what workers left that died
+        for unit, (found, notes, clock) in zip(units, self._in_order(tasks()), strict=True):
+            stream.clock.add(clock)
+            yield unit, found, notes
 
     def _in_order(self, tasks: Iterable["ObjectRef[Any]"]) -> Iterator[Any]:
         """Results of tasks, of which two per processor are under way; ends what is left over.

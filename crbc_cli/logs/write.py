@@ -189,11 +189,15 @@ class Target:
         """A run was killed after this file took its place and before its metadata did."""
         return self.beside is not None and not self.beside.exists and bool(self.beside._leftovers())
 
-    def clean(self) -> None:
-        """Removes what killed runs left beside this file: temporary files nobody holds open."""
-        for target in filter(None, (self, self.beside)):
-            for left in target._leftovers():
-                remove_unlocked(left)
+    def clean(self) -> bool:
+        """Removes what killed runs left beside this file: temporary files nobody holds open.
+
+        Returns:
+          Whether none are left.
+        """
+        targets = filter(None, (self, self.beside))
+        removed = [remove_unlocked(left) for t in targets for left in t._leftovers()]
+        return all(removed)
 
     def _leftovers(self) -> list[Path]:
         path = Path(os.path.realpath(self.name))

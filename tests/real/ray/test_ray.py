@@ -243,12 +243,9 @@ def test_a_signal_ends_it_and_leaves_nothing(name: str, code: int, tmp_path: Pat
     assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "auto"])
-def test_no_cluster_there(address: str, tmp_path: Path) -> None:
-    ended = program(
-        *("annotate", "-", "-o", tmp_path / "x.csv", "--engine", "ray", "--ray-address", address),
-        stdin=jsonl(golden_rows()),
-        env={"RAY_raylet_start_wait_time_s": "1", "RAY_gcs_rpc_server_connect_timeout_s": "1"},
-    )
-    line = ended.refused()
-    assert f"no Ray cluster at {address}" in line
+def test_no_cluster_there(tmp_path: Path) -> None:
+    options = ("--engine", "ray", "--ray-address", "127.0.0.1:1")
+    line = program(
+        "annotate", "-", "-o", tmp_path / "x.csv", *options, stdin=jsonl(golden_rows())
+    ).refused()
+    assert "no Ray cluster at 127.0.0.1:1 (Connection refused)" in line
