@@ -276,6 +276,15 @@ def test_nemo_rl_has_no_groups_and_steps(tmp_path: Path) -> None:
     assert made["group_advantage"][0] > 0
 
 
+def test_list_wrapped_tensors() -> None:
+    """Worked case: lists of length one are unwrapped and padding does not count."""
+    case = Path(__file__).parent / "cases" / "list-wrapped-tensors.jsonl"
+    table, _ = read_dump(case, group_by=("prompt",))
+    assert columns_of(table, "prompt", "response", "reward") == [("Q: 2+2?", "A: 4", 1.0)]
+    assert columns_of(table, "logged_advantage", "trained_tokens", "length") == [(0.5, 2, 6)]
+    assert not any("token_ids" in name for name in table.columns)
+
+
 # --- ART ------------------------------------------------------------------------------------------
 
 
