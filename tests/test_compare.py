@@ -15,6 +15,7 @@ import pytest
 from conftest import GOLDEN, ROOT, crbc
 from helpers import Rows, package_credit, prepared, rollout, write_log
 
+import crbc_cli
 from crbc_cli import api
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.comparison import Comparison
@@ -509,3 +510,48 @@ def test_rows_that_repeat_under_one_setting_only(tmp_path: Path) -> None:
     path = write_log(rows, tmp_path / "log.jsonl")
     with pytest.raises(CrbcError):
         api.compare([str(path)], "crbc", sweep=["anchor=observation,observation+extra"])
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_runs_are_means_over_groups_of_the_credit_table(tmp_path: Path) -> None:
+    """Against the credit table of one run; a run of two files; differences and their intervals."""
+    log = pl.read_parquet(SOKOBAN)
+    groups = log["group_id"].unique().sort()
+    run = tmp_path / "run"
+    run.mkdir()
+    for name, part in (("1", groups[:5]), ("2", groups[5:10])):
+        log.filter(pl.col("group_id").is_in(part.implode())).write_parquet(run / f"{name}.parquet")
+    report = crbc("compare", "--runs", SOKOBAN, run, "--json").json
+    first, second = report["runs"]
+    assert (first["inputs"], second["inputs"]) == (1, 2)
+    assert (first["groups"], second["groups"]) == (16, 10)
+    table = pl.DataFrame(crbc_cli.credit(log.to_arrow()))
+    per_group = table.group_by("group_id").agg(
+        credited=(pl.col("step_credit").fill_null(0) != 0).mean(),
+        flat=pl.col("group_status").first().is_in(["all_success", "all_fail", "constant"]),
+    )
+    ends = log.group_by("group_id", "rollout_id").agg(pl.col("success").last())
+    success = ends.group_by("group_id").agg(pl.col("success").mean())["success"]
+    for name, expected in {
+        "credited": per_group["credited"],
+        "zero_variance": per_group["flat"].cast(pl.Float64),
+        "success": success,
+    }.items():
+        measured = first["measures"][name]
+        assert measured["mean"] == pytest.approx(expected.mean(), abs=1e-12)
+        assert measured["se"] == pytest.approx(expected.std() / math.sqrt(16), rel=1e-12)
+    [difference] = report["differences"]
+    for name, found in difference["measures"].items():
+        a, b = first["measures"][name], second["measures"][name]
+        assert found["mean"] == pytest.approx(b["mean"] - a["mean"], abs=1e-12)
+        assert found["se"] == pytest.approx(math.hypot(a["se"], b["se"]), rel=1e-12)
+    rows = list(csv.DictReader(io.StringIO(crbc("compare", "--runs", SOKOBAN, run, "--csv").text)))
+    assert [row["measure"] for row in rows] == 2 * list(first["measures"])
+    assert float(rows[0]["mean"]) == first["measures"]["success"]["mean"]
+
+
+def test_one_run_has_nothing_to_be_compared_with() -> None:
+    assert "two runs" in crbc("compare", "--runs", SOKOBAN).refused()
+    assert "--methods" in crbc("compare", "--runs", SOKOBAN, GOLDEN, "--methods", "crbc").refused()

@@ -88,6 +88,7 @@ REPORTS: dict[str, list[object]] = {
     "compare": ["compare", SOKOBAN, "--truth", "true_advantage", "--sweep", "depth=0,inf"],
     "compare without a truth": ["compare", SAMPLES / "broken" / "empty.jsonl"],
     "compare with a logged number": ["compare", SOKOBAN, "--audit", "true_advantage"],
+    "compare runs": ["compare", "--runs", SOKOBAN, GOLDEN],
     "coverage": ["coverage", SOKOBAN],
     "coverage of nothing": ["coverage", SAMPLES / "broken" / "empty.jsonl"],
     "coverage by anchors": ["coverage", GOLDEN, "--unit", "anchors", "--depth", "1"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crbc_cli.api.annotation import Annotated, annotate
-    from crbc_cli.api.comparison import COMPARED, audit, compare
+    from crbc_cli.api.comparison import COMPARED, audit, compare, compare_runs
     from crbc_cli.api.logs import convert, inspect_logs
     from crbc_cli.api.outputs import credit, filter_log
     from crbc_cli.api.pages import group_graph, report_page
@@ -23,6 +23,7 @@ _HOME = {
     "audit": "comparison",
     "check": "reports",
     "compare": "comparison",
+    "compare_runs": "comparison",
     "convert": "logs",
     "coverage": "reports",
     "credit": "outputs",
@@ -45,6 +46,7 @@ __all__ = [
     "audit",
     "check",
     "compare",
+    "compare_runs",
     "convert",
     "coverage",
     "credit",

@@ -8,13 +8,16 @@ from crbc_cli.engine.audit import TOLERANCE, Audit, audit_logs, audited_method, 
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.compare import CompareOptions, compare_logs
 from crbc_cli.engine.comparison import Comparison
+from crbc_cli.engine.overview import overview
 from crbc_cli.engine.reader import Reader
+from crbc_cli.engine.runs import RunComparison, run_line
 from crbc_cli.engine.sweep import plan_entries, score_of
+from crbc_cli.errors import OptionError
 from crbc_cli.logs.open import open_logs
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 
-__all__ = ["COMPARED", "audit", "compare"]
+__all__ = ["COMPARED", "audit", "compare", "compare_runs"]
 
 COMPARED = "grpo,gigpo,graphgpo,g2po,gated-bepo,crbc"
 """Methods that are compared when none is named."""
@@ -88,3 +91,32 @@ def audit(
     if done.passed or method:
         return done
     return replace(done, others=other_conventions(reader, column, score, tolerance, clock))
+
+
+def compare_runs(
+    runs: Sequence[str],
+    *,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    notes: Notes | None = None,
+    **options: Any,
+) -> RunComparison:
+    """Training runs side by side: success, coverage, credit and conflicts of their groups.
+
+    Args:
+      runs: a file, a folder of one file per training update, or a glob each.
+      settings, options: as in `annotate`.
+      clock, notes: filled if given.
+    Raises:
+      OptionError: fewer than two runs.
+      CrbcError: see `crbc_cli.errors`.
+    """
+    settings, clock = settings or Settings.from_flat(options), clock or Clock()
+    notes = notes or Notes()
+    if len(runs) < 2:
+        raise OptionError("--runs compares two runs or more", todo="name a file or folder for each")
+    lines = []
+    for run in runs:
+        reader = Reader.open(open_logs(run, settings.log, notes), settings, clock, notes)
+        lines.append(run_line(run, overview(reader.logs())))
+    return RunComparison(lines)

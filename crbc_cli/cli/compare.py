@@ -144,12 +144,19 @@ def register(app: typer.Typer) -> None:
                 help="Largest difference that passes an audit.",
             ),
         ] = 5e-5,
+        runs: Annotated[
+            bool,
+            typer.Option(
+                "--runs",
+                help="Each log or folder is a training run: set runs side by side, not estimators.",
+            ),
+        ] = False,
         json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
         csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
         figure: FigureOption = None,
         force: ForceOption = False,
     ) -> None:
-        """Set estimators side by side, against a known truth, or against a logged advantage."""
+        """Set estimators side by side, against a known truth or a logged advantage; or runs."""
         from crbc_cli.cli.console import finish, print_csv, print_json, show
         from crbc_cli.engine.clock import Clock
         from crbc_cli.notes import Notes
@@ -158,6 +165,13 @@ def register(app: typer.Typer) -> None:
             if truth is not None or sweep or group_size:
                 raise OptionError("--audit takes no --truth, --sweep or --group-size")
             _audit(run, audit, methods, score or "advantage", tolerance, json=json, csv=csv)
+            return
+        if runs:
+            if methods or truth is not None or sweep or group_size or figure:
+                raise OptionError(
+                    "--runs takes no --methods, --truth, --sweep, --group-size or --figure"
+                )
+            _runs(run, json=json, csv=csv)
             return
         notes, clock = Notes(), Clock()
         with clock("import"):
@@ -194,6 +208,27 @@ def register(app: typer.Typer) -> None:
 
             draw_figures(targets, compare_figure(report), quiet=run.quiet)
         finish(run, notes, clock)
+
+
+def _runs(run: Run, *, json: bool, csv: bool) -> None:
+    """Runs side by side."""
+    from crbc_cli.cli.console import finish, print_csv, print_json, show
+    from crbc_cli.engine.clock import Clock
+    from crbc_cli.notes import Notes
+
+    notes, clock = Notes(), Clock()
+    with clock("import"):
+        from crbc_cli.api import compare_runs as work
+    report = work(run.logs, settings=run.settings, clock=clock, notes=notes)
+    if json:
+        print_json(report.to_dict())
+    elif csv:
+        print_csv(report.rows_of_results())
+    else:
+        from crbc_cli.report.compare import runs_report
+
+        show(*runs_report(report))
+    finish(run, notes, clock)
 
 
 def _audit(

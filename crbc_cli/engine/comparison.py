@@ -146,7 +146,7 @@ class Comparison:
             row |= {key: entry.setting.get(key) for key in keys}
             row |= {"score": entry.score, "credited_share": _finite(result.credited)}
             for name, interval in (result.metrics or {}).items():
-                for part, value in _interval(interval).items():
+                for part, value in interval.numbers().items():
                     row[name if part == "mean" else f"{name}_{part}"] = value
             row |= (
                 {k: _finite(v) for k, v in asdict(result.errors).items()} if result.errors else {}
@@ -212,12 +212,7 @@ def _options(chosen: Chosen) -> dict[str, Any]:
 
 
 def _metrics(metrics: Metrics | None) -> dict[str, Any] | None:
-    return None if metrics is None else {n: _interval(metrics[n]) for n in METRICS}
-
-
-def _interval(interval: Interval) -> dict[str, float | None]:
-    numbers = {name: getattr(interval, name) for name in ("mean", "se", "low", "high", "groups")}
-    return {name: _finite(value) for name, value in numbers.items()}
+    return None if metrics is None else {n: metrics[n].numbers() for n in METRICS}
 
 
 def _finite(value: float) -> float | None:

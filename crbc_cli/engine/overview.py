@@ -17,12 +17,12 @@ from crbc_cli.methods.registry import parse_methods
 from crbc_cli.process.coverage import reachable_rollouts
 from crbc_cli.tables import GROUP_STATUSES
 
-__all__ = ["GroupLine", "Overview", "UpdateLine", "overview"]
+__all__ = ["FLAT", "GroupLine", "Overview", "UpdateLine", "overview"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_FLAT = ("all_success", "all_fail", "constant")
+FLAT = ("all_success", "all_fail", "constant")
 """Statuses of groups whose group advantage is 0."""
 _CREDIT_STAGES = ("build", "solve", "coverage", "combine")
 
@@ -232,7 +232,7 @@ class _Measured:
                     _mean(share_0[seen] == 1),
                     _mean(share[seen] == 1),
                     _mean(self.credited[row]),
-                    _mean(np.array([line.status in _FLAT for line in mine])),
+                    _mean(np.array([line.status in FLAT for line in mine])),
                     _ratios(
                         conflicting[at_home].sum(keepdims=True),
                         repeated[at_home].sum(keepdims=True),

@@ -47,6 +47,11 @@ class Interval:
         """Upper end of the 95 % interval."""
         return self.mean + self.margin
 
+    def numbers(self) -> dict[str, float | None]:
+        """For JSON: mean, se, low, high and groups, None for NaN."""
+        found = {name: getattr(self, name) for name in ("mean", "se", "low", "high", "groups")}
+        return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
     def negated(self) -> "Interval":
         """The interval of the difference taken the other way round."""
         return replace(self, mean=0.0 - self.mean)

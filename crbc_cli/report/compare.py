@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from crbc_cli.engine.audit import Audit
     from crbc_cli.engine.comparison import Comparison, PairAgreement, Size
     from crbc_cli.engine.disagree import Disagreement
+    from crbc_cli.engine.runs import RunComparison
     from crbc_cli.methods.intervals import Interval
 
-__all__ = ["audit_lines", "compare_report"]
+__all__ = ["audit_lines", "compare_report", "runs_report"]
 
 _HEADS = {
     "cosine": "cosine",
@@ -53,6 +54,22 @@ def compare_report(report: "Comparison", against: str | None) -> "Iterator[Rende
         if pairs:
             yield from _agreement(report, size, pairs)
     yield from _least_agreement(report, shown)
+
+
+def runs_report(report: "RunComparison") -> "Iterator[RenderableType]":
+    """Runs in columns, then what each later one has more than the first."""
+    first, *others = report.runs
+    table = plain_table("Means over groups", "", *(run.name for run in report.runs))
+    for size in ("inputs", "groups", "rollouts", "rows"):
+        table.add_row(size, *(f"{getattr(run, size):,}" for run in report.runs))
+    for measure in first.measures:
+        table.add_row(measure, *(_interval(run.measures[measure]) for run in report.runs))
+    yield table
+    for run in others:
+        table = plain_table(f"{run.name} less {first.name}", "", "difference")
+        for measure, difference in run.less(first).items():
+            table.add_row(measure, _interval(difference))
+        yield table
 
 
 def audit_lines(audit: "Audit") -> Iterator[str]:

@@ -1,9 +1,10 @@
 """JSON shapes of `crbc compare --json`."""
 
+from crbc_cli.engine.runs import RUN_MEASURES
 from crbc_cli.methods.fidelity import METRICS
 from crbc_cli.report.shapes import OPTIONS, Schema, count, listed, of_type, record, share, value
 
-__all__ = ["COMPARE", "COMPARE_AUDIT"]
+__all__ = ["COMPARE", "COMPARE_AUDIT", "COMPARE_RUNS"]
 
 _SCORE = of_type("string", "the number compared", enum=["credit", "step_credit", "advantage"])
 _SIZE = of_type("integer|null", "rollouts per group, null for groups as they were logged")
@@ -148,4 +149,37 @@ COMPARE_AUDIT: dict[str, Schema] = {
         },
     ),
     "options": OPTIONS,
+}
+
+_MEASURES = record(
+    "means over groups",
+    {name: _INTERVAL | {"description": meaning} for name, meaning in RUN_MEASURES.items()},
+)
+
+COMPARE_RUNS: dict[str, Schema] = {
+    "runs": listed(
+        record(
+            "a run",
+            {
+                "name": of_type("string", "as it was given"),
+                "inputs": count("files with rows"),
+                "groups": count("groups"),
+                "rollouts": count("rollouts"),
+                "rows": count("rows"),
+                "measures": _MEASURES,
+            },
+        ),
+        "in the order given",
+    ),
+    "differences": listed(
+        record(
+            "a run less the first",
+            {
+                "run": of_type("string", "its name"),
+                "less": of_type("string", "name of the first"),
+                "measures": _MEASURES,
+            },
+        ),
+        "of all runs but the first",
+    ),
 }

@@ -6,7 +6,7 @@ Every field a report always has is required; more may be added within one schema
 from typing import Any
 
 from crbc_cli.report.anchors_shape import ANCHORS
-from crbc_cli.report.compare_shape import COMPARE, COMPARE_AUDIT
+from crbc_cli.report.compare_shape import COMPARE, COMPARE_AUDIT, COMPARE_RUNS
 from crbc_cli.report.explain_shape import EXPLAIN_GROUP, EXPLAIN_STEP
 from crbc_cli.report.inspect_shape import INSPECT
 from crbc_cli.report.shapes import (
@@ -219,6 +219,7 @@ _SHAPES: tuple[tuple[str, str, dict[str, Schema]], ...] = (
     ("check", "crbc check", _CHECK),
     ("compare", "crbc compare", COMPARE),
     ("compare", "crbc compare --audit", COMPARE_AUDIT),
+    ("compare", "crbc compare --runs", COMPARE_RUNS),
     ("coverage", "crbc coverage", _COVERAGE),
     ("explain", "crbc explain: a group", EXPLAIN_GROUP),
     ("explain", "crbc explain --step", EXPLAIN_STEP),
