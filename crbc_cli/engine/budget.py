@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from crbc_cli.errors import OptionError
+from crbc_cli.errors import InputError, OptionError
 
 __all__ = ["Budget", "parse_memory"]
 
@@ -67,6 +67,27 @@ class Budget:
         room = max(self.memory - _PROGRAM, self.memory // 8) // pieces
         return max(room // (_PER_ROW + row_bytes), _FEWEST_ROWS)
 
+    def refuse(self, rows: int, name: str) -> None:
+        """Refuses what would not fit, before the system ends the program for it.
+
+        Args:
+          rows: rows that are held at the same time because a group is.
+          name: of the input.
+        Raises:
+          InputError: they need more memory than is free.
+        """
+        needed = rows * _PER_ROW
+        if needed <= self.memory:
+            return
+        free = _free_memory()
+        if needed > free:
+            raise InputError(
+                f"groups of {rows:,} rows need about {needed / 1e9:.1f} GB of memory, "
+                f"{free / 1e9:.1f} GB are free",
+                name,
+                "cut the groups smaller (--group-by, --key), or run where more is free",
+            )
+
     @property
     def gathered(self) -> int:
         """Bytes of rows that are gathered in memory before they go to disk."""
@@ -74,8 +95,9 @@ class Budget:
 
 
 def _free_memory() -> int:
-    """Bytes that this process can take: free in the machine and in its control group."""
-    free = [4 * _MOST]
+    """Bytes that this process can take: free in the machine, in its control group and under its
+    limit of address space."""
+    free = []
     meminfo = Path("/proc/meminfo")
     if meminfo.is_file():
         found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text("ascii"))
@@ -87,4 +109,15 @@ def _free_memory() -> int:
         free += [int(most) - taken] if most.isdecimal() else []
     except (OSError, ValueError):
         pass
-    return max(min(free), 0)
+    return max(min([*free, *_free_addresses()], default=4 * _MOST), 0)
+
+
+def _free_addresses() -> list[int]:
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return []
+    most, statm = resource.getrlimit(resource.RLIMIT_AS)[0], Path("/proc/self/statm")
+    if most == resource.RLIM_INFINITY or not statm.is_file():
+        return []
+    return [most - int(statm.read_text("ascii").split()[0]) * resource.getpagesize()]
