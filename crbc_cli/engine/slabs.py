@@ -60,6 +60,11 @@ class Slab:
     before: Before = START
     number: NDArray[np.int64] | None = None
 
+    @property
+    def height(self) -> int:
+        """Number of rows."""
+        return self.rows if self.frame is None else self.frame.height
+
     def load(self, reading: Reading, rules: RuleFile, clock: Clock) -> Loaded:
         """The rows.
 
@@ -107,24 +112,8 @@ def slabs(
       gather: the rows are known to be out of order.
     Raises:
       OutOfOrder: they turned out to be.
-      InputError and its kin: see `crbc_cli.logs`; a piece that does not fit into memory.
+      InputError and its kin: see `crbc_cli.logs`
     """
-    for slab in _slabs(part, reading, options, budget, limit, clock, notes, tally, gather):
-        budget.refuse(slab.rows if slab.frame is None else slab.frame.height, part[0].name)
-        yield slab
-
-
-def _slabs(
-    part: Sequence[Source],
-    reading: Reading,
-    options: LogOptions,
-    budget: Budget,
-    limit: Callable[[int], int],
-    clock: Clock,
-    notes: Notes,
-    tally: Tally,
-    gather: bool,
-) -> Iterator[Slab]:
     spans = Spans.of(part[0]) if len(part) == 1 else None
     if gather:
         found = gathered(part, reading, options, budget, limit(0), clock, notes, tally)

@@ -24,7 +24,7 @@ from crbc_cli.engine.exchange import Exchange
 from crbc_cli.engine.execute import Executor
 from crbc_cli.engine.output import OutputPlan
 from crbc_cli.engine.sink import Sink, Sinks, Wider
-from crbc_cli.engine.slabs import slabs
+from crbc_cli.engine.slabs import Slab, slabs
 from crbc_cli.engine.work import Job, Totals
 from crbc_cli.errors import CrbcError, InputError
 from crbc_cli.logs.sources import Source
@@ -190,6 +190,10 @@ class Stream:
                 found.part = number
                 raise
 
+    def _fitting(self, slab: Slab) -> Slab:
+        self.budget.refuse(slab.height, slab.sources[0].name)
+        return slab
+
     def _part(
         self, part: Part, notes: Notes, gather: bool, totals: Totals
     ) -> Iterator[tuple[Source, pl.DataFrame]]:
@@ -206,7 +210,7 @@ class Stream:
             gather=gather,
         )
         exchange = Exchange(self.budget.gathered)
-        for done in self.executor.run(pieces, job):
+        for done in self.executor.run(map(self._fitting, pieces), job):
             if self.stopped.is_set():
                 raise InputError("is left, as the run ended", part[0].name)
             mine.add(done.totals)
