@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["STAGES", "Clock", "peak_memory"]
+__all__ = ["CREDIT_STAGES", "STAGES", "Clock", "peak_memory"]
+
+CREDIT_STAGES = ("arrange", "build", "solve", "coverage", "combine")
+"""Stages between reading and writing: credit construction."""
 
 STAGES: dict[str, str] = {
     "import": "interpreter start and imports",

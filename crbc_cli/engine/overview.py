@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crbc_cli.engine.anchor_quality import group_counts
-from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.clock import CREDIT_STAGES, Clock
 from crbc_cli.engine.estimate import Estimates, estimate
 from crbc_cli.engine.prepare import Prepared
 from crbc_cli.methods.crbc import gate
@@ -24,7 +24,6 @@ Floats = NDArray[np.float64]
 
 FLAT = ("all_success", "all_fail", "constant")
 """Statuses of groups whose group advantage is 0."""
-_CREDIT_STAGES = ("build", "solve", "coverage", "combine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class _Measured:
         self.moved = np.abs(np.nan_to_num(gap))
         self.eligible, self.local = self._reach(numbers)
         self.full = numbers.reachable.astype(np.int64)
-        self.seconds = sum(clock.seconds.get(stage, 0.0) for stage in _CREDIT_STAGES)
+        self.seconds = sum(clock.seconds.get(stage, 0.0) for stage in CREDIT_STAGES)
         source = log.frame["source"].to_numpy()[log.rollouts.row]
         self.source_of_row: Ints = source.astype(np.int64)
 

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from crbc_cli.engine.budget import Budget
-from crbc_cli.engine.clock import STAGES, Clock, peak_memory
+from crbc_cli.engine.clock import CREDIT_STAGES, STAGES, Clock, peak_memory
 from crbc_cli.engine.execute import Local
 from crbc_cli.engine.output import OutputPlan
 from crbc_cli.engine.provenance import provenance
@@ -43,7 +43,6 @@ PHASES: dict[str, str] = {
 }
 """Phase of an update -> the column that holds its seconds."""
 
-_CREDIT_STAGES = ("arrange", "build", "solve", "coverage", "combine")
 _UPDATE_COLUMNS = ("global_step", "training/global_step", "step")
 
 
@@ -66,7 +65,7 @@ class ProfileReport:
     @property
     def credit_seconds(self) -> float:
         """Everything between reading and writing."""
-        return sum(self.clock.seconds.get(stage, 0.0) for stage in _CREDIT_STAGES)
+        return sum(self.clock.seconds.get(stage, 0.0) for stage in CREDIT_STAGES)
 
     def update_means(self) -> dict[str, float] | None:
         """Mean seconds per update of each phase, what is left of the total, and our credit."""
