@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import readme_tables
+from typer.main import get_group
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
@@ -58,8 +59,7 @@ def test_generated_tables_are_current() -> None:
 def test_every_command_is_described() -> None:
     from crbc_cli.cli.main import app
 
-    names = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
-    missing = [name for name in names if f"crbc {name}" not in TEXT]
+    missing = [name for name in get_group(app).commands if f"crbc {name}" not in TEXT]
     assert not missing
 
 

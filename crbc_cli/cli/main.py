@@ -5,19 +5,71 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout, suppress
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from crbc_cli.cli.console import visible
 from crbc_cli.errors import CrbcError
 
 __all__ = ["app", "main"]
 
+_MODULES = {
+    "adapter": "adapter",
+    "anchors": "anchors",
+    "annotate": "annotate",
+    "check": "check",
+    "compare": "compare",
+    "convert": "convert",
+    "coverage": "coverage",
+    "explain": "explain",
+    "filter": "filter",
+    "gate": "gate",
+    "inspect": "inspect",
+    "methods": "methods",
+    "profile": "profile",
+    "report": "report",
+    "schema": "schema",
+    "config": "schema",
+    "steps": "steps",
+}
+"""Command -> its module in `crbc_cli.cli`."""
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name, each made when it is asked for: most runs need one."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            alone = typer.Typer()
+            import_module(f"crbc_cli.cli.{_MODULES[name]}").register(alone)
+            self._made |= get_group(alone).commands
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+class _Program(TyperGroup):
+    def __init__(self, **declared: Any) -> None:
+        super().__init__(**declared)
+        self.commands: Any = _Commands()
+
+
 app = typer.Typer(
     name="crbc",
+    cls=_Program,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Per-step credit from groups of LLM-agent rollouts, by Cross-Rollout Bellman Closure.",
@@ -65,50 +117,6 @@ def _program(
         os.environ["CRBC_DEBUG"] = "1"
     commands: Any = context.command
     context.default_map = defaults_by_command(config, commands.commands)
-
-
-def _register() -> None:
-    from crbc_cli.cli import (
-        adapter,
-        anchors,
-        annotate,
-        check,
-        compare,
-        convert,
-        coverage,
-        explain,
-        gate,
-        inspect,
-        methods,
-        profile,
-        report,
-        schema,
-        steps,
-    )
-    from crbc_cli.cli import filter as filter_command
-
-    for module in (
-        adapter,
-        anchors,
-        annotate,
-        check,
-        compare,
-        convert,
-        coverage,
-        explain,
-        filter_command,
-        gate,
-        inspect,
-        methods,
-        profile,
-        report,
-        schema,
-        steps,
-    ):
-        module.register(app)
-
-
-_register()
 
 
 def main() -> None:
