@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crbc_cli.api.annotation import Annotated, annotate
     from crbc_cli.api.comparison import COMPARED, audit, compare, compare_runs
-    from crbc_cli.api.logs import convert, inspect_logs
+    from crbc_cli.api.conversion import convert
+    from crbc_cli.api.inspection import inspect_logs
     from crbc_cli.api.outputs import credit, filter_log
     from crbc_cli.api.pages import group_graph, report_page
     from crbc_cli.api.reading import prepared_logs
@@ -24,12 +25,12 @@ _HOME = {
     "check": "reports",
     "compare": "comparison",
     "compare_runs": "comparison",
-    "convert": "logs",
+    "convert": "conversion",
     "coverage": "reports",
     "credit": "outputs",
     "explain": "reports",
     "filter_log": "outputs",
-    "inspect_logs": "logs",
+    "inspect_logs": "inspection",
     "gate": "reports",
     "group_graph": "pages",
     "prepared_logs": "reading",

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from crbc_cli.engine.load import within_64_bits
+from crbc_cli.engine.joining import within_64_bits
 from crbc_cli.engine.output import OutputPlan
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.errors import ColumnError, OutputError

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from crbc_cli.engine.budget import Budget
 from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.joining import concatenated, refuse_mixed
 from crbc_cli.engine.load import (
     Reading,
-    concatenated,
     empty_rows,
     keyed_batches,
     load_batch,
     refuse_missing,
-    refuse_mixed,
 )
 from crbc_cli.errors import InputError
 from crbc_cli.logs.columns import refuse_null

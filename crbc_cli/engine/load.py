@@ -1,7 +1,7 @@
 """Inputs -> one frame of compact rows: ids, step, keys and the few numbers the run needs."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from crbc_cli.anchors.keys import Keys, keyed, text_of
 from crbc_cli.anchors.rulefile import RuleFile
 from crbc_cli.anchors.values import VIEWS
 from crbc_cli.engine.clock import Clock
+from crbc_cli.engine.joining import concatenated
 from crbc_cli.errors import ColumnError, OptionError, OutcomeError
 from crbc_cli.logs.batch import Batch
 from crbc_cli.logs.columns import Field, conform, refuse_null
@@ -30,17 +31,14 @@ from crbc_cli.tables import STEP_COLUMNS
 __all__ = [
     "Loaded",
     "Reading",
-    "concatenated",
     "empty_rows",
     "keyed_batches",
     "load",
     "load_batch",
     "needed_fields",
     "refuse_missing",
-    "refuse_mixed",
     "rules_for",
     "sample_texts",
-    "within_64_bits",
 ]
 
 _ROLES = {column.name: column.role for column in STEP_COLUMNS}
@@ -337,64 +335,6 @@ def load_batch(source: Source, index: int, batch: Batch, reading: Reading) -> pl
         rows = pl.Series(np.arange(batch.first_row, batch.first_row + frame.height))
     number = pl.repeat(index, frame.height, dtype=pl.UInt32, eager=True).alias("source")
     return pl.DataFrame([rows.alias("source_row"), *columns, number])
-
-
-def concatenated(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFrame:
-    """Rows of all frames; columns that some lack are null there.
-
-    Raises:
-      ColumnError: a column is text in some rows and numbers in others.
-    """
-    if not frames:
-        return pl.DataFrame()
-    frames = [frame for frame in frames if frame.height] or frames[:1]
-    if len(frames) == 1:
-        return frames[0]
-    refuse_mixed([frame.schema for frame in frames], names)
-    return within_64_bits(pl.concat(frames, how="diagonal_relaxed", rechunk=True), names)
-
-
-def refuse_mixed(schemas: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    """Raises ColumnError for a column that is text in some schemas and numbers in others."""
-    kinds: dict[str, set[str]] = {}
-    for schema in schemas:
-        for name, dtype in schema.items():
-            if dtype != pl.Null:
-                kinds.setdefault(name, set()).add("numbers" if dtype.is_numeric() else str(dtype))
-    odd = next((n for n, k in kinds.items() if len(k) > 1), None)
-    if odd is not None:
-        raise ColumnError(
-            f"column {odd.rpartition(':')[2]} is {' in some rows, '.join(sorted(kinds[odd]))} "
-            "in others",
-            ", ".join(names[:3]) + (", …" if len(names) > 3 else ""),
-            "write one type per column",
-        )
-
-
-def within_64_bits(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Signed and unsigned integers together, in whichever of the two holds them all.
-
-    Args:
-      frame: frame in which joining both gave Int128.
-      names: where it came from, for the message.
-    Raises:
-      ColumnError: neither holds them all.
-    """
-    for name, dtype in frame.schema.items():
-        if dtype != pl.Int128:
-            continue
-        for narrow in (pl.Int64, pl.UInt64):
-            series = frame[name].cast(narrow, strict=False)
-            if series.null_count() == frame[name].null_count():
-                frame = frame.with_columns(series)
-                break
-        else:
-            raise ColumnError(
-                f"column {name.rpartition(':')[2]} needs more than 64 bits",
-                ", ".join(names[:3]),
-                "write it as strings",
-            )
-    return frame
 
 
 def empty_rows(reading: Reading, frame: pl.DataFrame) -> pl.DataFrame:

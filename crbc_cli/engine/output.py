@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from crbc_cli.engine.load import within_64_bits
+from crbc_cli.engine.joining import within_64_bits
 from crbc_cli.errors import OptionError, OutputError
 from crbc_cli.logs.sources import Source
 from crbc_cli.logs.write import Format, Target

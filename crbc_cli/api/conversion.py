@@ -1,4 +1,4 @@
-"""Functions about logs themselves: what they are, and their step tables."""
+"""Step tables of logs, whatever program wrote them."""
 
 import sys
 from collections.abc import Sequence
@@ -6,14 +6,13 @@ from typing import Any
 
 from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.convert import Converted, convert_logs
-from crbc_cli.engine.inspect import InspectReport, inspect_sources
 from crbc_cli.engine.output import plan_outputs
 from crbc_cli.errors import OptionError
 from crbc_cli.logs.open import open_logs
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 
-__all__ = ["convert", "inspect_logs"]
+__all__ = ["convert"]
 
 
 def convert(
@@ -51,29 +50,3 @@ def convert(
         done = convert_logs(plans, settings, notes)
     clock.rows += done.rows
     return done
-
-
-def inspect_logs(
-    inputs: str | Sequence[str],
-    *,
-    rows: int = 3,
-    settings: Settings | None = None,
-    clock: Clock | None = None,
-    notes: Notes | None = None,
-    **options: Any,
-) -> InspectReport:
-    """What logs are: format, columns, groups, rollouts, sizes and their first rows.
-
-    Args:
-      inputs: logs.
-      rows: how many first rows of each.
-      settings, options: as in `annotate`; those of rows and groups count.
-      clock, notes: filled if given.
-    Raises:
-      CrbcError: see `crbc_cli.errors`.
-    """
-    settings, clock = settings or Settings.from_flat(options), clock or Clock()
-    notes = notes or Notes()
-    with clock("read"):
-        sources = open_logs(inputs, settings.log, notes, tolerant=True)
-        return inspect_sources(sources, settings.log, notes, rows=rows)
