@@ -1,6 +1,6 @@
 """`python -m crbc_cli` is the same program as `crbc`."""
 
-from crbc_cli.cli.main import main
+from crbc_cli.cli.main import program
 
 if __name__ == "__main__":
-    main()
+    program()

@@ -62,8 +62,8 @@ def both(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Read, Read, int]:
     taken = []
     fast = plain.PlainBlocks.frame
 
-    def counted(self: plain.PlainBlocks, block: bytes) -> pl.DataFrame | None:
-        frame = fast(self, block)
+    def counted(self: plain.PlainBlocks, block: bytes, lines: int) -> pl.DataFrame | None:
+        frame = fast(self, block, lines)
         taken.append(frame is not None)
         return frame
 
@@ -71,7 +71,7 @@ def both(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Read, Read, int]:
         patch.setattr(plain.PlainBlocks, "frame", counted)
         quick = read(path)
     with monkeypatch.context() as patch:
-        patch.setattr(plain.PlainBlocks, "frame", lambda self, block: None)
+        patch.setattr(plain.PlainBlocks, "frame", lambda self, block, lines: None)
         slow = read(path)
     return quick, slow, sum(taken)
 

@@ -1,5 +1,6 @@
 """The `crbc` program: commands, config file, and how errors and signals end it."""
 
+import atexit
 import io
 import os
 import signal
@@ -17,7 +18,7 @@ from typer.main import get_group
 from crbc_cli.cli.console import visible
 from crbc_cli.errors import CrbcError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "program"]
 
 _MODULES = {
     "adapter": "adapter",
@@ -119,22 +120,47 @@ def _program(
     context.default_map = defaults_by_command(config, commands.commands)
 
 
+def program() -> None:
+    """`main` as a process of its own, which ends as soon as the exit handlers are through: taking
+    the interpreter apart takes longer than many a run."""
+    code: Any = 1
+
+    def end() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+    atexit.register(end)  # the first one runs last
+    try:
+        main()
+    except SystemExit as leave:
+        code = leave.code
+        raise
+
+
 def main() -> None:
-    """Runs the program and ends the process.
+    """Runs the program and raises SystemExit.
 
     Exit codes: 0 fine, 1 findings or warnings under --strict, 2 cannot run, 130 interrupted,
     141 the reader of a pipe went away, 128 + N ended by signal N.
     """
-    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
+    _signals.clear()
+    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        # nohup ignores one
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _leave)
     sys.exit(_run())
+
+
+_signals: list[int] = []
 
 
 def _leave(number: int, frame: object) -> None:
     """Ends the program as an error would, so that no temporary file is left."""
     del frame
-    raise SystemExit(128 + number)
+    _signals.append(number)
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def _run() -> int:
@@ -150,32 +176,38 @@ def _run() -> int:
         code = app(prog_name="crbc", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except SystemExit as leave:
+    except BaseException as error:
+        # polars takes what a signal raises for an error of its own now and then.
+        return 128 + _signals[0] if _signals else _code_of(error)
+
+
+def _code_of(error: BaseException) -> int:
+    """Exit code of what ended the run, after telling about it."""
+    if isinstance(error, SystemExit):
         # rich and typer leave with 1 when a pipe closes.
-        if isinstance(leave.__context__, BrokenPipeError):
+        if isinstance(error.__context__, BrokenPipeError):
             return _pipe_closed()
-        return leave.code if isinstance(leave.code, int) else 2
-    except BrokenPipeError:
+        return error.code if isinstance(error.code, int) else 2
+    if isinstance(error, BrokenPipeError):
         return _pipe_closed()
-    except CrbcError as error:
+    if isinstance(error, CrbcError):
         return _fail(str(error))
-    except OSError as error:
+    if isinstance(error, OSError):
         return _fail(f"{error.filename or 'stdout'}: {error.strerror or error}")
-    except MemoryError:
+    if isinstance(error, MemoryError):
         return _fail("not enough memory for this input; split it, or run one file at a time")
-    except (KeyboardInterrupt, typer.Abort):
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
         return 130
-    except Exception as error:
-        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            return _usage(error)
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        return _usage(error)
+    if isinstance(error, Exception):
         return _fail(
             f"internal error ({type(error).__name__}: {error}); "
             "run again with --debug and report it"
         )
-    except BaseException as panic:  # polars reports some defects as a Rust panic
-        if type(panic).__name__ != "PanicException":
-            raise
-        return _fail("internal error in the table engine; run again with --debug and report it")
+    if type(error).__name__ != "PanicException":  # polars reports some defects as a Rust panic
+        raise error
+    return _fail("internal error in the table engine; run again with --debug and report it")
 
 
 def _own_environment() -> Iterator[str]:

@@ -5,6 +5,8 @@ they come, and memory stays flat.
 """
 
 import base64
+import functools
+import io
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -81,10 +83,11 @@ class _Parquet:
         import pyarrow.parquet as pq
 
         self._empty = first.clear()
+        self._level = _level(self._empty)
         names = {name: dtype for name, dtype in first.schema.items() if "." not in name}
         self._writer = pq.ParquetWriter(
             stream,
-            self._empty.to_arrow().schema,
+            self._empty.to_arrow(compat_level=self._level).schema,
             compression="zstd",
             compression_level=1,
             use_dictionary=[n for n, t in names.items() if not t.is_numeric()],
@@ -109,7 +112,28 @@ class _Parquet:
 
     def _encode(self, blocks: list[pl.DataFrame]) -> None:
         for block in blocks:
-            self._writer.write_table(block.to_arrow(), row_group_size=max(block.height, 1))
+            table = block.to_arrow(compat_level=self._level)
+            self._writer.write_table(table, row_group_size=max(block.height, 1))
+
+
+def _level(frame: pl.DataFrame) -> pl.CompatLevel | None:
+    """How text goes to pyarrow: as it is where that is written for what it is, else copied."""
+    plain = all(t.is_numeric() or t in (pl.String, pl.Boolean) for t in frame.dtypes)
+    return pl.CompatLevel.newest() if plain and _writes_views() else None
+
+
+@functools.cache
+def _writes_views() -> bool:
+    """Whether this version of pyarrow writes views of text to Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"": pa.array([], pa.string_view())})
+    try:
+        pq.write_table(table, io.BytesIO(), store_schema=False)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def parquet_metadata(frame: pl.DataFrame, metadata: Mapping[str, str]) -> dict[str, str]:

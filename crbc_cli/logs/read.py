@@ -14,6 +14,8 @@ from crbc_cli.logs.sources import Source
 
 __all__ = ["available_columns", "read"]
 
+_FEW_BYTES = 1 << 16
+
 
 def read(
     source: Source, fields: Sequence[Field], *, skip_bad_lines: bool, report: LineReport
@@ -37,7 +39,8 @@ def available_columns(source: Source) -> list[str]:
     if source.container == "parquet":
         return parquet.column_names(source)
     try:
-        for _, rows in jsonl.decode_lines(source, dict[str, msgspec.Raw], True, LineReport()):
+        raw, report = dict[str, msgspec.Raw], LineReport()
+        for _, rows in jsonl.decode_lines(source, raw, True, report, _FEW_BYTES):
             return list(rows[0])
     except CrbcError:
         return []

@@ -1,7 +1,6 @@
 """All rows and columns of an input, as tables."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,22 +70,21 @@ class Whole:
           NotPlainError: they are not, which may show after the last piece.
         """
         fields = self._plain_fields()
-        with ThreadPoolExecutor(1) as beside:
-            members = beside.submit(self._members)
-            nulls = dict.fromkeys((f.name for f in fields), 0)
-            rows = yield from self._plain_pieces(fields, nulls)
-            if self.report.torn is not None or members.result() != rows * len(fields):
-                raise NotPlainError
+        nulls = dict.fromkeys((f.name for f in fields), 0)
+        members = _Members()
+        rows = yield from self._plain_pieces(fields, nulls, members)
+        if self.report.torn is not None or members.count != rows * len(fields):
+            raise NotPlainError
         if not self._are_logged({name: n for name, n in nulls.items() if n}):
             raise NotPlainError
 
     def _plain_pieces(
-        self, fields: Sequence[Field], nulls: dict[str, int]
+        self, fields: Sequence[Field], nulls: dict[str, int], members: "_Members"
     ) -> Generator[pl.DataFrame, None, int]:
         """Pieces of one schema; counts nulls of each column, returns the number of rows."""
         rows, schema = 0, None
         try:
-            for batch in jsonl.read(self.source, fields, False, self.report):
+            for batch in jsonl.read(self.source, fields, False, self.report, members.add):
                 frame = batch.frame.collect()
                 if "json" in batch.kinds.values() or batch.rows is not None:
                     raise NotPlainError
@@ -131,19 +129,6 @@ class Whole:
         missing = [pl.lit(None).alias(name) for name in names if name not in frame.columns]
         return frame.with_columns(missing)
 
-    def _members(self) -> int:
-        """Number of members of all objects in the file.
-
-        A key is what `":` follows; inside a string the quote is escaped.
-        """
-        members = 0
-        with self.source.open() as stream:
-            while block := stream.read(_BLOCK_BYTES) + stream.readline():
-                text = np.frombuffer(block, np.uint8)
-                for start in range(0, len(text), _PIECE_BYTES):  # pieces stay in the cache
-                    members += _keys(text[max(start - 2, 0) : start + _PIECE_BYTES], start > 0)
-        return members
-
     def _are_logged(self, nulls: Mapping[str, int]) -> bool:
         """Whether each null of these columns stands in the file, none for an absent member."""
         if not nulls:
@@ -171,6 +156,21 @@ class Whole:
                     yield _frame(file.schema_arrow.empty_table())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise InputError(f"cannot be read as Parquet ({error})", self.source.name) from error
+
+
+class _Members:
+    """Number of members of all objects in blocks of lines.
+
+    A key is what `":` follows; inside a string the quote is escaped.
+    """
+
+    count = 0
+
+    def add(self, block: bytes) -> None:
+        text = np.frombuffer(block, np.uint8)
+        for start in range(0, len(text), _PIECE_BYTES):  # pieces stay in the cache
+            piece = text[max(start - 2, 0) : start + _PIECE_BYTES]
+            self.count += _keys(piece, start > 0)
 
 
 def _keys(text: NDArray[np.uint8], overlaps: bool) -> int:

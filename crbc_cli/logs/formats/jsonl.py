@@ -5,7 +5,7 @@ the asked-for members built, the others skipped, so that their types may drift f
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,8 +14,15 @@ import polars as pl
 from crbc_cli.errors import ColumnError
 from crbc_cli.logs.batch import Batch
 from crbc_cli.logs.columns import Field, ValueKind, from_values, member_at
-from crbc_cli.logs.formats.lines import LineDecoder, LineReport, Numbers, blocks, decode_lines
-from crbc_cli.logs.formats.plain import PlainBlocks
+from crbc_cli.logs.formats.lines import (
+    LineDecoder,
+    LineReport,
+    Numbers,
+    ahead,
+    blocks,
+    decode_lines,
+)
+from crbc_cli.logs.formats.plain import PlainBlocks, count_lines
 from crbc_cli.logs.sources import Source
 
 __all__ = ["LineReport", "decode_lines", "read"]
@@ -24,7 +31,11 @@ _UNNAMEABLE = re.compile(r'[\\"\x00-\x1f]')
 
 
 def read(
-    source: Source, fields: Sequence[Field], skip_bad_lines: bool, report: LineReport
+    source: Source,
+    fields: Sequence[Field],
+    skip_bad_lines: bool,
+    report: LineReport,
+    watch: Callable[[bytes], None] = lambda block: None,
 ) -> Iterator[Batch]:
     """Batches of some thousand rows.
 
@@ -33,6 +44,7 @@ def read(
       fields: members to build; dotted paths reach into objects.
       skip_bad_lines: count bad inner lines in `report` instead of raising.
       report: filled while reading.
+      watch: shown each block of lines, in another thread, before its batch comes.
     Raises:
       BadLineError: a bad line that is not the last one.
       InputError: the compressed stream is cut or corrupt.
@@ -40,8 +52,8 @@ def read(
     decoder = _RowDecoder(fields)
     lines = LineDecoder(source, decoder.type, skip_bad_lines, report)
     plain = PlainBlocks(fields)
-    for block in blocks(source):
-        frame = plain.frame(block)
+    for block, count in ahead(_watched(source, watch)):
+        frame = plain.frame(block, count)
         if frame is not None:
             first = lines.line - 1
             lines.passed(frame.height)
@@ -53,6 +65,13 @@ def read(
             plain.learn(batch.frame.collect_schema(), batch.kinds)
             yield batch
     lines.end()
+
+
+def _watched(source: Source, watch: Callable[[bytes], None]) -> Generator[tuple[bytes, int]]:
+    """Blocks and their numbers of lines."""
+    for block in blocks(source):
+        watch(block)
+        yield block, count_lines(block)
 
 
 def _plain_batch(frame: pl.DataFrame, fields: Sequence[Field], first: int, source: Source) -> Batch:

@@ -9,17 +9,20 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from crbc_cli.errors import BadLineError, InputError
 from crbc_cli.logs.sources import Source
 
-__all__ = ["LineDecoder", "LineReport", "Numbers", "blocks", "decode_lines"]
+__all__ = ["LineDecoder", "LineReport", "Numbers", "ahead", "blocks", "decode_lines"]
+
+_T = TypeVar("_T")
 
 Numbers = range | list[int]
 """Line numbers, from 1."""
@@ -53,25 +56,38 @@ class _BadLine:
     torn: bool
 
 
-def blocks(source: Source) -> Iterator[bytes]:
-    """Whole lines, some megabytes at a time, without a byte order mark.
+def blocks(source: Source, size: int = 0) -> Generator[bytes]:
+    """Whole lines, `size` bytes (0: some megabytes) and what is left of a line at a time, without a
+    byte order mark.
 
     Raises:
       InputError: the file cannot be opened; the compressed stream is cut or corrupt.
     """
     with source.open() as stream:
         first = True
-        while block := _block(stream, source):
+        while block := _block(stream, source, size or _BLOCK_BYTES):
             yield block.removeprefix(_BOM) if first else block
             first = False
 
 
-def _block(stream: IO[bytes], source: Source) -> bytes:
+def ahead(items: Generator[_T]) -> Iterator[_T]:
+    """The same items, each made in another thread while the one before it is in use."""
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            following = beside.submit(next, items, None)
+            while (item := following.result()) is not None:
+                following = beside.submit(next, items, None)
+                yield item
+        finally:
+            beside.submit(items.close)
+
+
+def _block(stream: IO[bytes], source: Source, size: int) -> bytes:
     try:
         if source.compression is not None:
-            return stream.read(_BLOCK_BYTES) + stream.readline()
+            return stream.read(size) + stream.readline()
         start = stream.tell()
-        stream.seek(_BLOCK_BYTES, os.SEEK_CUR)
+        stream.seek(size, os.SEEK_CUR)
         stream.readline()
         size = stream.tell() - start
         stream.seek(start)
@@ -85,7 +101,11 @@ def _block(stream: IO[bytes], source: Source) -> bytes:
 
 
 def decode_lines(
-    source: Source, row_type: Any, skip_bad_lines: bool, report: LineReport
+    source: Source,
+    row_type: Any,
+    skip_bad_lines: bool,
+    report: LineReport,
+    size: int = 0,
 ) -> Iterator[tuple[Numbers, list[Any]]]:
     """Blocks of (line numbers, decoded rows); blank lines are passed over.
 
@@ -94,12 +114,13 @@ def decode_lines(
       row_type: what msgspec makes of a line.
       skip_bad_lines: count bad inner lines in `report` instead of raising.
       report: filled while reading.
+      size: as in `blocks`.
     Raises:
       BadLineError: a bad line that is not the last one.
       InputError: as `blocks`.
     """
     decoder = LineDecoder(source, row_type, skip_bad_lines, report)
-    for block in blocks(source):
+    for block in blocks(source, size):
         numbers, rows = decoder.decode(block)
         if rows:
             yield numbers, rows

@@ -22,7 +22,7 @@ import polars as pl
 
 from crbc_cli.logs.columns import Field, ValueKind
 
-__all__ = ["PlainBlocks"]
+__all__ = ["PlainBlocks", "count_lines"]
 
 # Few long lines take little Python, and the careful decoder skips what nobody needs of them.
 _FEWEST_LINES = 256
@@ -60,12 +60,10 @@ class PlainBlocks:
         dotted = any("." in column for column in self._roles)
         self._patience = 0 if dotted else _PATIENCE
 
-    def frame(self, block: bytes) -> pl.DataFrame | None:
-        """Columns by field name, as `from_values` gives them; None if the block is not plain."""
-        if not self._patience or not _polars_is_strict():
-            return None
-        lines = _lines(block)
-        if lines < _FEWEST_LINES:
+    def frame(self, block: bytes, lines: int) -> pl.DataFrame | None:
+        """Columns by field name, as `from_values` gives them; None if the block of so many lines
+        is not plain."""
+        if not self._patience or lines < _FEWEST_LINES or not _polars_is_strict():
             return None
         shown = self._sample(block)
         columns = None if shown is None else self._columns(block)
@@ -96,10 +94,10 @@ class PlainBlocks:
         categories = [c for c, dtype in dtypes.items() if isinstance(dtype, pl.Categorical)]
         if categories:
             frame = frame.with_columns(frame[c].cast(pl.String) for c in categories)
-        unsure, zero = _doubts(frame, texts, texts + categories)
-        if zero:
+        escapes = b"\\" in block  # or nothing stands for a lone surrogate
+        if escapes and _hold_zero(frame, texts + categories):
             return None
-        ambiguous = {c for c in unsure if frame[c].str.contains(_AMBIGUOUS).any()}
+        ambiguous = {c for c in _unsure(frame, texts) if frame[c].str.contains(_AMBIGUOUS).any()}
         if ambiguous:
             self._categories |= ambiguous
             return self._columns(block)
@@ -177,7 +175,7 @@ def _decode(block: bytes, dtypes: Mapping[str, Any]) -> pl.DataFrame | None:
         return None
 
 
-def _lines(block: bytes) -> int:
+def count_lines(block: bytes) -> int:
     """Number of lines. Pieces stay in the cache; bytes.count takes several times as long."""
     text = np.frombuffer(block, np.uint8)
     ends = sum(
@@ -187,19 +185,20 @@ def _lines(block: bytes) -> int:
     return ends + (not block.endswith(b"\n"))
 
 
-def _doubts(
-    frame: pl.DataFrame, texts: Sequence[str], all_texts: Sequence[str]
-) -> tuple[list[str], bool]:
-    """(those of `texts` with a value that may have been no string, whether there is a zero
-    character in any of `all_texts`)."""
+def _unsure(frame: pl.DataFrame, texts: Sequence[str]) -> list[str]:
+    """Columns with a value that may have been no string."""
+    if not texts:
+        return []
     text = pl.col(texts)
     likely = text.is_in(["true", "false"])
     for first, last in ("-:", "[\\", "{|"):  # comparing is ten times as fast as matching
         likely |= text.is_between(pl.lit(first), pl.lit(last), closed="left")
-    zero = pl.col(all_texts).str.contains("\0", literal=True)
-    hits = frame.select(likely.any(), zero.any().name.prefix("zero in ")).row(0)
-    unsure = [c for c, hit in zip(texts, hits, strict=False) if hit]
-    return unsure, any(hits[len(texts) :])
+    return [c for c, hit in zip(texts, frame.select(likely.any()).row(0), strict=True) if hit]
+
+
+def _hold_zero(frame: pl.DataFrame, texts: Sequence[str]) -> bool:
+    """Whether there is a zero character in a column."""
+    return any(frame[name].str.contains("\0", literal=True).any() for name in texts)
 
 
 _LENIENT = (
