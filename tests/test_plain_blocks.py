@@ -1,6 +1,7 @@
 """Blocks of JSON lines decoded by polars give what the careful decoder gives."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,9 @@ def both(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Read, Read, int]:
     taken = []
     fast = plain.PlainBlocks.frame
 
-    def counted(self: plain.PlainBlocks, block: bytes, lines: int) -> pl.DataFrame | None:
+    def counted(
+        self: plain.PlainBlocks, block: bytes, lines: Callable[[], int]
+    ) -> pl.DataFrame | None:
         frame = fast(self, block, lines)
         taken.append(frame is not None)
         return frame

@@ -2,9 +2,10 @@
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -17,19 +18,21 @@ from crbc_cli.errors import ColumnError, OutputError
 from crbc_cli.logs.columns import Field, ReadRole, conform
 from crbc_cli.logs.formats.parquet import JSON_COLUMNS
 from crbc_cli.logs.missing import missing_columns
+from crbc_cli.logs.plainness import NotPlainError
 from crbc_cli.logs.read import read
 from crbc_cli.logs.sources import Source
+from crbc_cli.logs.straight import Straight
 from crbc_cli.logs.tolerated import tell_report
-from crbc_cli.logs.whole import NotPlainError, Whole
-from crbc_cli.logs.write import open_table
+from crbc_cli.logs.whole import Whole
+from crbc_cli.logs.write import open_table, table_metadata
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.tables import STEP_COLUMNS
 
 __all__ = ["Converted", "convert_logs"]
 
-_BLOCK_ROWS = 1 << 16
-_AHEAD = 16
+_BLOCK_ROWS = 1 << 15
+_AHEAD = 4
 _STRICT = ("id", "integer", "flag")
 _NAMES = [c.name for c in STEP_COLUMNS]
 
@@ -68,10 +71,45 @@ def convert_logs(plans: Sequence[OutputPlan], settings: Settings, notes: Notes) 
                 "apart",
             )
         try:
-            _write(plan, settings, notes, done, plain=not settings.log.map)
+            straight = _straight(plan, settings)
+            if straight is None:
+                _write(plan, settings, notes, done, plain=not settings.log.map)
+            else:
+                _write_straight(straight, plan, settings, notes, done)
         except NotPlainError:
             _write(plan, settings, notes, done, plain=False)
     return done
+
+
+def _straight(plan: OutputPlan, settings: Settings) -> Straight | None:
+    """The only input of a plan as a log that one query converts, if it looks like one."""
+    if len(plan.sources) > 1 or plan.target.format != "parquet" or plan.target.is_stream:
+        return None
+    straight = None if settings.log.map else Straight.of(plan.sources[0])
+    absent = {*_needed(settings)} - {*(straight.schema if straight else ())}
+    return None if absent else straight
+
+
+def _write_straight(
+    straight: Straight, plan: OutputPlan, settings: Settings, notes: Notes, done: Converted
+) -> None:
+    def metadata() -> dict[str, str]:
+        return table_metadata(_metadata(plan, settings, notes), _more(()))
+
+    with ThreadPoolExecutor(1) as beside, plan.target.open() as stream:
+        beside.submit(import_module, "pyarrow.parquet")  # takes a while and is needed at the end
+        done.rows += straight.write(stream, _BLOCK_ROWS, metadata)
+    done.columns = list(straight.schema)
+
+
+def _metadata(plan: OutputPlan, settings: Settings, notes: Notes) -> dict[str, Any]:
+    made = provenance("convert", settings, plan.sources, notes)
+    made["formats"] = {s.name: s.format or "table" for s in plan.sources}
+    return made
+
+
+def _more(json_columns: Collection[str]) -> dict[str, str]:
+    return {JSON_COLUMNS: json.dumps(sorted(json_columns))}
 
 
 def _write(
@@ -84,6 +122,9 @@ def _write(
         open_table(plan.target, _BLOCK_ROWS) as writer,
         ThreadPoolExecutor(1) as beside,  # encodes pieces while the next are read
     ):
+        beside.submit(import_module, "pyarrow.parquet")
+        for source in plan.sources:
+            beside.submit(getattr, source, "digest")
         pending: deque[Future[None]] = deque()
         for source in plan.sources:
             for frame in _step_rows(source, settings, notes, json_columns, plain=plain):
@@ -101,9 +142,7 @@ def _write(
                 pending.append(beside.submit(writer.write, frame))
                 _wait(pending, _AHEAD)
         _wait(pending, 0)
-        metadata = provenance("convert", settings, plan.sources, notes)
-        metadata["formats"] = {s.name: s.format or "table" for s in plan.sources}
-        writer.finish(metadata, {JSON_COLUMNS: json.dumps(sorted(json_columns))})
+        writer.finish(_metadata(plan, settings, notes), _more(json_columns))
     done.rows += rows
     done.columns = list(schema or ())
 
@@ -153,9 +192,12 @@ def _renamed(
     return frame
 
 
+def _needed(settings: Settings) -> list[str]:
+    return ["rollout_id", "step", *([] if settings.log.infers_groups else ["group_id"])]
+
+
 def _conformed(frame: pl.DataFrame, source: Source, settings: Settings, start: int) -> pl.DataFrame:
-    needed = ["rollout_id", "step", *([] if settings.log.infers_groups else ["group_id"])]
-    absent = [name for name in needed if name not in frame.columns]
+    absent = [name for name in _needed(settings) if name not in frame.columns]
     if absent and frame.width:
         raise missing_columns(source, [Field(name, name, "id", True) for name in absent])
     columns = []

@@ -27,6 +27,6 @@ def provenance(
         "anchor_key": ANCHOR_KEY_VERSION,
         "command": command,
         "options": settings.echo(),
-        "inputs": [{"name": s.name, "xxh3_128": s.digest()} for s in sources],
+        "inputs": [{"name": s.name, "xxh3_128": s.digest} for s in sources],
         "notes": notes.echo(),
     }

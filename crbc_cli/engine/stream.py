@@ -152,6 +152,11 @@ class Stream:
         totals = Totals()
         stamps = {source: source.stamp for source in unit.sources}
         with ExitStack() as stack:
+            if self.sinks is not None:
+                beside = stack.enter_context(ThreadPoolExecutor(1))
+                stack.callback(beside.shutdown, wait=False, cancel_futures=True)
+                for source in unit.sources:
+                    beside.submit(getattr, source, "digest")  # at the end it is there
             opened: dict[Source, tuple[int, Sink]] = {}
             for number, plan in enumerate(unit.plans if self.sinks is not None else ()):
                 assert self.sinks is not None

@@ -17,7 +17,6 @@ from crbc_cli.logs.encode import parquet_metadata
 from crbc_cli.logs.formats.dump import Dump
 from crbc_cli.logs.formats.format import Format, Remarks
 from crbc_cli.logs.formats.parquet import JSON_COLUMNS
-from crbc_cli.logs.formats.registry import format_named, names, recognise
 from crbc_cli.logs.read import available_columns
 from crbc_cli.logs.sources import Source, file_source, resolve, temporary_file
 from crbc_cli.logs.tolerated import tell_report
@@ -60,7 +59,11 @@ def open_logs(
       IdentityError: a dump that has no groups, without an explicit grouping.
       OptionError: `from_` names no format.
     """
-    wanted = format_named(options.from_) if options.from_ else None
+    wanted = None
+    if options.from_:
+        from crbc_cli.logs.formats.registry import format_named
+
+        wanted = format_named(options.from_)
     sources = resolve(inputs, stdin, lambda path: _is_dump(path, wanted))
     return [_as_table(source, options, notes, tolerant) for source in sources]
 
@@ -69,6 +72,8 @@ def _is_dump(path: Path, wanted: Format | None) -> bool:
     """Whether a folder is one dump (or a file, a dump), of the format that `--from` names."""
     if path.is_dir() and wanted is not None and not wanted.whole_folder:
         return False
+    from crbc_cli.logs.formats.registry import recognise
+
     dump = Dump(file_source(str(path)))
     return recognise(dump) is not None if wanted is None else wanted.recognises(dump)
 
@@ -80,12 +85,19 @@ def format_of(source: Source, options: LogOptions) -> tuple[Dump, Format | None]
       InputError: neither a step table nor of a known format.
     """
     dump = Dump(source, skip_bad_lines=options.skip_bad_lines)
-    if options.from_:
-        return dump, format_named(options.from_)
     tabular = source.container in _TABULAR
     # --map says what the columns are, so nothing has to be guessed.
-    if tabular and (options.map or available_columns_safely(source) >= _IDENTITY):
+    if (
+        tabular
+        and not options.from_
+        and (options.map or available_columns_safely(source) >= _IDENTITY)
+    ):
         return dump, None
+    # All readers, and what they need: most logs are step tables.
+    from crbc_cli.logs.formats.registry import format_named, names, recognise
+
+    if options.from_:
+        return dump, format_named(options.from_)
     known = recognise(dump)
     if known is None and source.container == "json" and not dump.is_whole:
         return Dump(replace(source, container="jsonl"), skip_bad_lines=options.skip_bad_lines), None

@@ -143,6 +143,7 @@ class Source:
         """The error for rows that are not those of the first reading."""
         return InputError("changed while it was read", self.name, "run again when it is complete")
 
+    @functools.cached_property
     def digest(self) -> str:
         """XXH3-128 of the bytes as given, 32 hex digits: identifies this input in metadata."""
         import xxhash
@@ -155,6 +156,10 @@ class Source:
                 while block := file.read(_COPY_BYTES):
                     state.update(block)
         return state.hexdigest()
+
+    def note_digest(self, digest: str) -> None:
+        """Spares reading all of it once more, as somebody has."""
+        self.__dict__["digest"] = digest
 
 
 def resolve(

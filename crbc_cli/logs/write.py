@@ -27,6 +27,7 @@ __all__ = [
     "TableWriter",
     "Target",
     "open_table",
+    "table_metadata",
     "write_lines",
     "write_table",
 ]
@@ -265,17 +266,22 @@ class TableWriter:
         """Ends the table; `metadata` says how it was made. It stands under the key `crbc` as JSON
         in Parquet and Arrow, beside the file as `NAME.meta.json` for JSONL and CSV. `more` are
         further keys of Parquet and Arrow."""
-        text = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
+        keyed = table_metadata(metadata, more)
         if self._encoder is not None:
-            self._encoder.finish({METADATA_KEY: text, **more})
+            self._encoder.finish(keyed)
             self._encoder = None
         if self._note is not None:
-            self._note.write(text.encode() + b"\n")
+            self._note.write(keyed[METADATA_KEY].encode() + b"\n")
 
     def close(self) -> None:
         """Lets go of what was not finished."""
         if self._encoder is not None:
             self._encoder.abandon()
+
+
+def table_metadata(metadata: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, str]:
+    """Keys of a Parquet or Arrow file; see `TableWriter.finish`."""
+    return {METADATA_KEY: json.dumps(metadata, ensure_ascii=False, sort_keys=True), **more}
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import functools
 import zipfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,12 +12,6 @@ import polars as pl
 from crbc_cli.errors import CrbcError, InputError
 from crbc_cli.logs.formats import parquet
 from crbc_cli.logs.formats.jsonl import LineReport, decode_lines
-from crbc_cli.logs.formats.unpickle import (
-    UnpickleError,
-    is_torch_archive,
-    load_pickle,
-    load_torch,
-)
 from crbc_cli.logs.sources import Source, file_source, natural_key
 
 __all__ = ["Dump"]
@@ -39,7 +34,7 @@ class Dump:
     def __init__(self, source: Source, *, skip_bad_lines: bool = False) -> None:
         self.source = source
         self.name, self.path, self.compression = source.name, source.path, source.compression
-        torch = source.container == "zip" and is_torch_archive(source.path)
+        torch = source.container == "zip" and _is_torch_archive(source.path)
         self.container = "torch" if torch else source.container
         self.skip_bad_lines = skip_bad_lines
         self.report = LineReport()
@@ -102,6 +97,8 @@ class Dump:
         Raises:
           InputError: it is damaged.
         """
+        from crbc_cli.logs.formats.unpickle import UnpickleError, load_pickle, load_torch
+
         try:
             if self.container == "json":
                 with self.source.open() as stream:
@@ -173,3 +170,12 @@ class Dump:
         if self.container == "jsonl":
             return f"{self.name}:{index + 1}"
         return f"{self.name} {'row' if self.container == 'parquet' else 'record'} {index}"
+
+
+def _is_torch_archive(path: Path) -> bool:
+    """Whether a zip archive was written by `torch.save`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/data.pkl") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError):
+        return False

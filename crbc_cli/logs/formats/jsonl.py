@@ -6,6 +6,7 @@ the asked-for members built, the others skipped, so that their types may drift f
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -49,11 +50,21 @@ def read(
       BadLineError: a bad line that is not the last one.
       InputError: the compressed stream is cut or corrupt.
     """
+    return ahead(_batches(source, fields, skip_bad_lines, report, watch))
+
+
+def _batches(
+    source: Source,
+    fields: Sequence[Field],
+    skip_bad_lines: bool,
+    report: LineReport,
+    watch: Callable[[bytes], None],
+) -> Generator[Batch]:
     decoder = _RowDecoder(fields)
     lines = LineDecoder(source, decoder.type, skip_bad_lines, report)
     plain = PlainBlocks(fields)
     for block, count in ahead(_watched(source, watch)):
-        frame = plain.frame(block, count)
+        frame = plain.frame(block, count.result)
         if frame is not None:
             first = lines.line - 1
             lines.passed(frame.height)
@@ -67,11 +78,18 @@ def read(
     lines.end()
 
 
-def _watched(source: Source, watch: Callable[[bytes], None]) -> Generator[tuple[bytes, int]]:
+def _watched(
+    source: Source, watch: Callable[[bytes], None]
+) -> Generator[tuple[bytes, "Future[int]"]]:
     """Blocks and their numbers of lines."""
-    for block in blocks(source):
+
+    def look_at(block: bytes) -> int:
         watch(block)
-        yield block, count_lines(block)
+        return count_lines(block)
+
+    with ThreadPoolExecutor(1) as beside:
+        for block in blocks(source):
+            yield block, beside.submit(look_at, block)
 
 
 def _plain_batch(frame: pl.DataFrame, fields: Sequence[Field], first: int, source: Source) -> Batch:

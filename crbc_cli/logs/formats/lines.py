@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 Numbers = range | list[int]
 """Line numbers, from 1."""
 
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 16 << 20
 _BOM = b"\xef\xbb\xbf"
 _SURROGATES = str.maketrans(dict.fromkeys(range(55296, 57344), "�"))
 

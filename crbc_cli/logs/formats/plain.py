@@ -14,10 +14,9 @@ JSON leaves open, the first counts here and the last in the careful decoder.
 import functools
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from crbc_cli.logs.columns import Field, ValueKind
@@ -60,14 +59,17 @@ class PlainBlocks:
         dotted = any("." in column for column in self._roles)
         self._patience = 0 if dotted else _PATIENCE
 
-    def frame(self, block: bytes, lines: int) -> pl.DataFrame | None:
-        """Columns by field name, as `from_values` gives them; None if the block of so many lines
+    def frame(self, block: bytes, lines: Callable[[], int]) -> pl.DataFrame | None:
+        """Columns by field name, as `from_values` gives them; None if the block, of so many lines,
         is not plain."""
-        if not self._patience or lines < _FEWEST_LINES or not _polars_is_strict():
+        if not self._patience or not _polars_is_strict():
             return None
-        shown = self._sample(block)
+        some = _first_and_last(block)
+        if len(block) * len(some) < _FEWEST_LINES * sum(map(len, some)):
+            return None
+        shown = self._sample(some)
         columns = None if shown is None else self._columns(block)
-        if shown is None or columns is None or columns.height != lines:  # blank lines are no rows
+        if shown is None or columns is None or columns.height != lines():  # blank lines are no rows
             self._patience -= 1
             return None
         self._patience = _PATIENCE
@@ -103,10 +105,10 @@ class PlainBlocks:
             return self._columns(block)
         return frame
 
-    def _sample(self, block: bytes) -> set[str] | None:
-        """Members in the block's first and last lines, types noted; None if a line is odd."""
+    def _sample(self, lines: Sequence[bytes]) -> set[str] | None:
+        """Members in some lines, types noted; None if a line is odd."""
         try:
-            rows = [json.loads(line, object_pairs_hook=_members) for line in _first_and_last(block)]
+            rows = [json.loads(line, object_pairs_hook=_members) for line in lines]
         except (ValueError, RecursionError):
             return None
         if not all(isinstance(row, dict) for row in rows):
@@ -177,6 +179,8 @@ def _decode(block: bytes, dtypes: Mapping[str, Any]) -> pl.DataFrame | None:
 
 def count_lines(block: bytes) -> int:
     """Number of lines. Pieces stay in the cache; bytes.count takes several times as long."""
+    import numpy as np  # takes as long as decoding a block does, which goes on meanwhile
+
     text = np.frombuffer(block, np.uint8)
     ends = sum(
         int(np.count_nonzero(text[start : start + _PIECE] == 10))

@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Stranger", "Tensor", "UnpickleError", "is_torch_archive", "load_pickle", "load_torch"]
+__all__ = ["Stranger", "Tensor", "UnpickleError", "load_pickle", "load_torch"]
 
 
 class UnpickleError(Exception):
@@ -134,15 +134,6 @@ def load_pickle(data: bytes) -> Any:
       UnpickleError: it is damaged, or cannot be rebuilt.
     """
     return _load(io.BytesIO(data), None)
-
-
-def is_torch_archive(path: Path) -> bool:
-    """Whether a zip archive was written by `torch.save`."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith("/data.pkl") for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError):
-        return False
 
 
 def load_torch(path: Path) -> Any:

@@ -1,0 +1,107 @@
+"""What tells JSON lines that a quick way may read from those that need the careful one.
+
+A log is plain if it is strict JSON, one object a line with the same members, each of one type. Its
+first lines tell members and types, and polars refuses other syntax, numbers and booleans. What it
+is lenient about, but for blank lines, shows in what stands in the file:
+
+    other or absent members  members that are not rows times columns, nulls that nobody logged
+    no text in a text column fewer strings than the text columns have values
+    a lone surrogate         becomes a zero character
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crbc_cli.errors import InputError
+from crbc_cli.logs.columns import Field, ReadRole
+from crbc_cli.logs.formats.lines import LineReport, blocks, decode_lines
+from crbc_cli.logs.sources import Source
+from crbc_cli.tables import STEP_COLUMNS
+
+__all__ = ["STEP_ROLES", "Counts", "NotPlainError", "logged_nulls", "plain_fields"]
+
+_SAMPLE_BYTES = 1 << 18
+_QUOTE, _COLON, _BACKSLASH, _SPACE, _NUMBER = b'":\\ u'
+_KEY_END = _COLON << 8 | _QUOTE
+STEP_ROLES: dict[str, ReadRole] = {
+    c.name: "value" if c.role == "text" or c.role == "any" else c.role for c in STEP_COLUMNS
+}
+"""Column of the step table -> how it is read."""
+
+
+class NotPlainError(Exception):
+    """A log whose members a quick way would lose or change."""
+
+
+def plain_fields(source: Source) -> dict[Field, set[type]]:
+    """Members of a plain log, in file order, and the types of their first values, nulls apart.
+
+    Raises:
+      NotPlainError: the first lines are not plain.
+    """
+    if source.container != "jsonl":
+        raise NotPlainError
+    types: dict[str, set[type]] = {}
+    try:
+        lines = decode_lines(source, dict[str, Any], False, LineReport(), _SAMPLE_BYTES)
+        for row in next(lines, ([], []))[1]:
+            for name, value in row.items():
+                types.setdefault(name, set()).update(() if value is None else (type(value),))
+    except InputError as error:
+        raise NotPlainError from error
+    if not types or any('"' in n or "\\" in n or "." in n or not n.isascii() for n in types):
+        raise NotPlainError
+    fields = {}
+    for name, found in types.items():
+        role = STEP_ROLES.get(name) or ("value" if found == {str} else "scalar")
+        if role == "value" and not found <= {str}:
+            raise NotPlainError
+        fields[Field(name, name, role)] = found
+    return fields
+
+
+def logged_nulls(source: Source, nulls: Mapping[str, int]) -> bool:
+    """Whether each null of these columns stands in the file, none for an absent member."""
+    if not nulls:
+        return True
+    patterns = {n: (f'"{n}":null'.encode(), f'"{n}": null'.encode()) for n in nulls}
+    found = dict.fromkeys(nulls, 0)
+    for block in blocks(source):
+        for name, both in patterns.items():
+            found[name] += sum(map(block.count, both))
+    return found == nulls
+
+
+@dataclass
+class Counts:
+    """What stands in a file of JSON lines.
+
+    Attributes:
+      members, strings: numbers of members and of those that are strings.
+      escapes: whether a character is written as its number.
+
+    A key is what `":` follows, and a string that is a member's value stands behind that; inside a
+    string the quote is escaped.
+    """
+
+    members: int = 0
+    strings: int = 0
+    escapes: bool = False
+
+    def add(self, block: bytes) -> None:
+        """Counts in whole lines."""
+        import numpy as np
+
+        text = np.frombuffer(block, np.uint8)
+        if b"\\" in block and not self.escapes:
+            after = text.take(np.flatnonzero(text == _BACKSLASH) + 1, mode="clip")
+            self.escapes = bool((after == _NUMBER).any())
+        for odd in (0, 1):
+            pairs = text[odd : odd + (len(text) - odd) // 2 * 2].view("<u2")
+            ends = np.flatnonzero(pairs == _KEY_END) * 2 + odd
+            ends = ends[text[ends - 1] != _BACKSLASH]
+            self.members += len(ends)
+            first, second = (text.take(ends + step, mode="clip") for step in (2, 3))
+            strings = (first == _QUOTE) | ((first == _SPACE) & (second == _QUOTE))
+            self.strings += int(np.count_nonzero(strings))
