@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -20,7 +20,7 @@ from crbc_cli.logs.formats.parquet import JSON_COLUMNS
 from crbc_cli.logs.missing import missing_columns
 from crbc_cli.logs.plainness import NotPlainError
 from crbc_cli.logs.read import read
-from crbc_cli.logs.sources import Source
+from crbc_cli.logs.sources import Source, refuse_changed
 from crbc_cli.logs.straight import Straight
 from crbc_cli.logs.tolerated import tell_report
 from crbc_cli.logs.whole import Whole
@@ -35,6 +35,7 @@ _BLOCK_ROWS = 1 << 15
 _AHEAD = 4
 _STRICT = ("id", "integer", "flag")
 _NAMES = [c.name for c in STEP_COLUMNS]
+_Stamps = Mapping[Source, tuple[int, int, int]]
 
 
 @dataclass
@@ -70,14 +71,15 @@ def convert_logs(plans: Sequence[OutputPlan], settings: Settings, notes: Notes) 
                 f"{plan.target.place} holds several inputs; --key source_file keeps their groups "
                 "apart",
             )
+        stamps = {source: source.stamp for source in plan.sources}
         try:
             straight = _straight(plan, settings)
             if straight is None:
-                _write(plan, settings, notes, done, plain=not settings.log.map)
+                _write(plan, settings, notes, done, stamps, plain=not settings.log.map)
             else:
-                _write_straight(straight, plan, settings, notes, done)
+                _write_straight(straight, plan, settings, notes, done, stamps)
         except NotPlainError:
-            _write(plan, settings, notes, done, plain=False)
+            _write(plan, settings, notes, done, stamps, plain=False)
     return done
 
 
@@ -91,14 +93,21 @@ def _straight(plan: OutputPlan, settings: Settings) -> Straight | None:
 
 
 def _write_straight(
-    straight: Straight, plan: OutputPlan, settings: Settings, notes: Notes, done: Converted
+    straight: Straight,
+    plan: OutputPlan,
+    settings: Settings,
+    notes: Notes,
+    done: Converted,
+    stamps: _Stamps,
 ) -> None:
     def metadata() -> dict[str, str]:
         return table_metadata(_metadata(plan, settings, notes), _more(()))
 
     with ThreadPoolExecutor(1) as beside, plan.target.open() as stream:
         beside.submit(import_module, "pyarrow.parquet")  # takes a while and is needed at the end
-        done.rows += straight.write(stream, _BLOCK_ROWS, metadata)
+        rows = straight.write(stream, _BLOCK_ROWS, metadata)
+        refuse_changed(stamps)
+    done.rows += rows
     done.columns = list(straight.schema)
 
 
@@ -113,7 +122,13 @@ def _more(json_columns: Collection[str]) -> dict[str, str]:
 
 
 def _write(
-    plan: OutputPlan, settings: Settings, notes: Notes, done: Converted, *, plain: bool
+    plan: OutputPlan,
+    settings: Settings,
+    notes: Notes,
+    done: Converted,
+    stamps: _Stamps,
+    *,
+    plain: bool,
 ) -> None:
     rows = 0
     json_columns: set[str] = set()
@@ -142,6 +157,7 @@ def _write(
                 pending.append(beside.submit(writer.write, frame))
                 _wait(pending, _AHEAD)
         _wait(pending, 0)
+        refuse_changed(stamps)
         writer.finish(_metadata(plan, settings, notes), _more(json_columns))
     done.rows += rows
     done.columns = list(schema or ())
@@ -206,6 +222,8 @@ def _conformed(frame: pl.DataFrame, source: Source, settings: Settings, start: i
             continue
         role: ReadRole = "value" if column.role == "text" or column.role == "any" else column.role
         series = frame[column.name]
+        if role in ("flag", "number") and series.null_count() == len(series):
+            series = series.cast(pl.Null)  # nulls alone may have been taken for text
         wanted = Field(column.name, column.name, role)
         try:
             series = conform(series, wanted, lambda row: source.where(start + row))

@@ -27,7 +27,7 @@ from crbc_cli.engine.sink import Sink, Sinks, Wider
 from crbc_cli.engine.slabs import Slab, slabs
 from crbc_cli.engine.work import Job, Totals
 from crbc_cli.errors import CrbcError, InputError
-from crbc_cli.logs.sources import Source
+from crbc_cli.logs.sources import Source, refuse_changed
 from crbc_cli.notes import Notes, counted
 from crbc_cli.rollouts.tally import Tally
 
@@ -170,9 +170,7 @@ class Stream:
                         number, sink = opened[source]
                         sink.write(source, table)
                         written.add(number)
-            changed = next((s for s, stamp in stamps.items() if s.stamp != stamp), None)
-            if changed is not None:
-                raise changed.changed()
+            refuse_changed(stamps)
             if totals.conflicts.rate is not None:
                 notes.say("conflict_rate", totals.conflicts.told)
             for plan in unit.plans if opened else ():

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -22,7 +22,7 @@ from crbc_cli.logs.scratch import scratch_folder
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "file_source", "natural_key", "resolve", "temporary_file"]
+__all__ = ["Source", "file_source", "natural_key", "refuse_changed", "resolve", "temporary_file"]
 
 _LOG_SUFFIXES = (
     ".parquet",
@@ -160,6 +160,13 @@ class Source:
     def note_digest(self, digest: str) -> None:
         """Spares reading all of it once more, as somebody has."""
         self.__dict__["digest"] = digest
+
+
+def refuse_changed(stamps: Mapping[Source, tuple[int, int, int]]) -> None:
+    """Raises InputError for an input that has another stamp by now."""
+    for source, stamp in stamps.items():
+        if source.stamp != stamp:
+            raise source.changed()
 
 
 def resolve(

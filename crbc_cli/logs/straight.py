@@ -23,7 +23,7 @@ from crbc_cli.options import LARGEST
 
 __all__ = ["Straight"]
 
-_SCAN_BYTES = 1 << 18  # stays in the cache
+_SCAN_BYTES = 1 << 20
 _DTYPES: dict[ReadRole, dict[frozenset[type], Any]] = {
     "id": {frozenset({str}): pl.String, frozenset({int}): pl.Int64},
     "integer": {frozenset({int}): pl.Int64},

@@ -1,0 +1,195 @@
+"""What one query converts is what the careful way converts, and it takes nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from conftest import crbc, golden_rows, jsonl
+from hypothesis import HealthCheck, given, settings
+from test_plain_blocks import logs
+
+from crbc_cli.logs.plainness import NotPlainError
+from crbc_cli.logs.sources import file_source
+from crbc_cli.logs.straight import Straight
+from crbc_cli.logs.whole import Whole
+
+
+def straight(log: Path) -> pl.DataFrame | None:
+    """What one query writes; None if it does not take the log."""
+    found = Straight.of(file_source(str(log)))
+    if found is None or {"group_id", "rollout_id", "step"} - {*found.schema}:
+        return None
+    output = log.with_suffix(".straight.parquet")
+    with output.open("wb") as stream:
+        try:
+            rows = found.write(stream, 4, dict)
+        except NotPlainError:
+            return None
+    table = pl.read_parquet(output)
+    assert table.height == rows
+    return table
+
+
+def careful(log: Path, monkeypatch: pytest.MonkeyPatch) -> pl.DataFrame | str:
+    """What the careful way writes, or its message."""
+
+    def refuses(self: Whole) -> Any:
+        raise NotPlainError
+
+    output = log.with_suffix(".careful.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr(Straight, "of", lambda source: None)
+        patch.setattr(Whole, "plain_frames", refuses)
+        ended = crbc("convert", log, "-o", output, "--force")
+    return pl.read_parquet(output) if ended.code == 0 else ended.stderr
+
+
+def assert_same(quick: pl.DataFrame, slow: pl.DataFrame | str) -> None:
+    """Equal, but that floats may be whole, and a column of nulls alone may have another type."""
+    assert not isinstance(slow, str), slow
+    assert quick.columns == slow.columns
+    for name in quick.columns:
+        mine, other = quick[name], slow[name]
+        if mine.null_count() == mine.len():
+            assert other.null_count() == other.len()
+        elif mine.dtype == pl.Float64 and other.dtype == pl.Int64:
+            assert mine.equals(other.cast(pl.Float64))
+        else:
+            assert mine.dtype == other.dtype
+            assert mine.equals(other)
+
+
+@given(records=logs())
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_straight_and_careful_agree(
+    records: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [r if isinstance(r, str) else json.dumps({"rollout_id": 1} | r) + "\n" for r in records]
+    log = tmp_path / "log.jsonl"
+    log.write_bytes("".join(lines).encode("utf-8", "surrogateescape"))
+    quick = straight(log)
+    if quick is not None:
+        assert_same(quick, careful(log, monkeypatch))
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
+def test_plain_logs_are_taken(
+    separators: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Awkward texts, ids that look like numbers, escaped surrogate pairs, nulls, blank lines."""
+    texts = [
+        "ends with a colon:",
+        'a "quoted": word',
+        "5",
+        "true",
+        "{}",
+        "[1",
+        "\\",
+        '\\":',
+        "😀",
+        "",
+    ]
+    rows = [
+        {
+            "group_id": str(i // 4),
+            "rollout_id": i % 4,
+            "step": 0,
+            "observation": text,
+            "action": None if i == 3 else text,
+            "reward": [0, 0.5][i % 2],
+            "done": i % 2 == 0,
+            "success": None if i % 3 else True,
+            "note": text,
+            "number": i,
+        }
+        for i, text in enumerate(texts)
+    ]
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n\n".join(json.dumps(row, separators=separators) for row in rows) + "\n")
+    quick = straight(log)
+    assert quick is not None
+    assert quick["observation"].to_list() == texts
+    assert_same(quick, careful(log, monkeypatch))
+
+
+ODD = [
+    *('"\\ud800"', '"\\u0000"', "5", "5.5", "true", "null", '{"a": 1}', "[1]", "[]"),
+    *('"x", "late": "y"', '"x", "late": 1', '"x", "observation": "y"', "NaN", "01", "1e400"),
+    *('"x"}\n{', "1e300", "9223372036854775808", '"tab\t"', '"x\\""'),
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(
+    "member", ["group_id", "rollout_id", "step", "observation", "action", "reward", "success"]
+)
+def test_one_odd_value(
+    member: str, odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever stands in the last of many lines, nothing of it is lost or changed."""
+    rows = golden_rows() * 600
+    text = jsonl(rows).decode()
+    last = json.dumps(rows[-1] | {member: "ODD"}).replace('"ODD"', odd)
+    log = tmp_path / "log.jsonl"
+    log.write_text(text + last + "\n")
+    quick = straight(log)
+    if quick is not None:
+        assert_same(quick, careful(log, monkeypatch))
+    if odd.startswith('"x", "late"'):
+        assert quick is None
+
+
+def test_bytes_do_not_depend_on_threads(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(jsonl(golden_rows() * 8000))
+    written = set()
+    for threads in ("1", "2", "3"):
+        output = tmp_path / f"{threads}.parquet"
+        command = [sys.executable, "-m", "crbc_cli", "convert", str(log), "-o", str(output)]
+        environment = os.environ | {"POLARS_MAX_THREADS": threads}
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        written.add(output.read_bytes())
+    assert len(written) == 1
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_a_log_cut_short_while_it_is_converted(size: int, tmp_path: Path) -> None:
+    """An error of one line, whenever it happens; or it was read before."""
+    log, output = tmp_path / "log.jsonl", tmp_path / "out.parquet"
+    rows = [row | {"observation": row["observation"] * 40} for row in golden_rows()]
+    log.write_bytes(jsonl(rows) * 20_000)
+    command = [sys.executable, "-m", "crbc_cli", "convert", str(log), "-o", str(output)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(tmp_path.glob(".*.tmp")):
+        time.sleep(0.001)
+    os.truncate(log, size)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode in (0, 2)
+    if process.returncode == 2:
+        assert told.startswith("crbc: error: ")
+        assert len(told.splitlines()) == 1
+    assert output.exists() == (process.returncode == 0)
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_a_later_error_is_that_of_the_careful_way(tmp_path: Path) -> None:
+    rows = golden_rows()
+    rows[5]["step"] = None
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(jsonl(rows))
+    assert straight(log) is None
+    assert f"{log}:6: column step is null" in crbc("convert", log, "-o", "-").refused()
+    assert (
+        f"{log}:6: column step is null"
+        in crbc("convert", log, "-o", tmp_path / "o.parquet").refused()
+    )
