@@ -345,7 +345,7 @@ def test_memory_does_not_follow_long_columns(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in lines_of(CASES / "long-prompt-columns.jsonl")]
     path = tmp_path / "long.jsonl"
     with path.open("w") as file:
-        for number in range(40):
+        for number in range(120):
             for row in rows:
                 row |= {"rollout_id": number, "prompt_ids": list(range(30_000))}
                 file.write(json.dumps(row) + "\n")
