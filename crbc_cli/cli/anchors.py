@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.aliases import ForceOption, JsonOption
 from crbc_cli.cli.figure import FigureOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, log_command
 from crbc_cli.options import CreditOptions
@@ -30,8 +31,6 @@ def register(app: typer.Typer) -> None:
         state: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_STATE",
-                show_envvar=False,
                 metavar="COL",
                 show_default=False,
                 help="Column with the true state: score anchors against it.",
@@ -40,8 +39,6 @@ def register(app: typer.Typer) -> None:
         where: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_WHERE",
-                show_envvar=False,
                 metavar="EXPR",
                 show_default=False,
                 help="SQL condition that scored rows must meet, \"kind = 'action'\" for instance.",
@@ -50,8 +47,6 @@ def register(app: typer.Typer) -> None:
         min_rollouts: Annotated[
             int,
             typer.Option(
-                envvar="CRBC_MIN_ROLLOUTS",
-                show_envvar=False,
                 metavar="N",
                 min=1,
                 help="Fewest rollouts of a scored group.",
@@ -60,8 +55,6 @@ def register(app: typer.Typer) -> None:
         compare_rules: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_COMPARE_RULES",
-                show_envvar=False,
                 metavar="RULES[,RULES]",
                 show_default=False,
                 help="Rank rule sets: presets, rule files, auto, or exact (content as logged).",
@@ -81,8 +74,8 @@ def register(app: typer.Typer) -> None:
                 help="Print what the presets named in place of logs do, or list them, and end.",
             ),
         ] = False,
-        force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        force: ForceOption = False,
+        json: JsonOption = False,
         csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row per group.")] = False,
         figure: FigureOption = None,
     ) -> None:

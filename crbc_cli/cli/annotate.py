@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.aliases import ForceOption, ToOption, outputs
 from crbc_cli.cli.options import Run, complete_methods, completing, log_command
 from crbc_cli.trainers.targets import TARGETS, TENSORS
 
@@ -20,29 +21,8 @@ def register(app: typer.Typer) -> None:
     @log_command(app, "annotate", uncertainty=True, epilog=_EPILOG)
     def annotate(
         run: Run,
-        output: Annotated[
-            str | None,
-            typer.Option(
-                "--output",
-                "-o",
-                envvar="CRBC_OUTPUT",
-                show_envvar=False,
-                show_default="NAME.credit.parquet",
-                metavar="FILE|DIR|-",
-                help="File, folder (one output per input) or - (stdout).",
-            ),
-        ] = None,
-        to: Annotated[
-            str | None,
-            typer.Option(
-                envvar="CRBC_TO",
-                show_envvar=False,
-                show_default="by suffix",
-                autocompletion=completing(("parquet", "jsonl", "arrow", "csv")),
-                metavar="parquet|jsonl|arrow|csv",
-                help="Output format.",
-            ),
-        ] = None,
+        output: Annotated[str | None, outputs("NAME.credit.parquet")] = None,
+        to: ToOption = None,
         method: Annotated[
             str,
             typer.Option(
@@ -58,8 +38,6 @@ def register(app: typer.Typer) -> None:
         columns: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_COLUMNS",
-                show_envvar=False,
                 autocompletion=completing(("credit", "all")),
                 metavar="credit|all",
                 help="Credit columns alone, or after the log's own columns.",
@@ -68,8 +46,6 @@ def register(app: typer.Typer) -> None:
         prefix: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_PREFIX",
-                show_envvar=False,
                 show_default=False,
                 metavar="TEXT",
                 help="Put before the names of credit columns.",
@@ -79,8 +55,6 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option(
                 "--anchor-id",
-                envvar="CRBC_ANCHOR_ID",
-                show_envvar=False,
                 help="Add each anchor's 128-bit content digest.",
             ),
         ] = False,
@@ -101,18 +75,11 @@ def register(app: typer.Typer) -> None:
                 help="The number that --emit writes, in float32.",
             ),
         ] = "",
-        force: Annotated[
-            bool,
-            typer.Option(
-                "--force", envvar="CRBC_FORCE", show_envvar=False, help="Replace existing outputs."
-            ),
-        ] = False,
+        force: ForceOption = False,
         dry_run: Annotated[
             bool,
             typer.Option(
                 "--dry-run",
-                envvar="CRBC_DRY_RUN",
-                show_envvar=False,
                 help="Say what would be read, grouped and written; write nothing.",
             ),
         ] = False,
@@ -161,8 +128,6 @@ def register(app: typer.Typer) -> None:
         chunk_rows: Annotated[
             int,
             typer.Option(
-                envvar="CRBC_CHUNK_ROWS",
-                show_envvar=False,
                 metavar="N",
                 min=1,
                 help="Rows held at a time at most; no number depends on it.",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.aliases import JsonOption
 from crbc_cli.cli.options import Run, log_command
 from crbc_cli.options import CreditOptions, GroupAdvantageOptions
 
@@ -32,12 +33,10 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option(
                 "--exit-zero",
-                envvar="CRBC_EXIT_ZERO",
-                show_envvar=False,
                 help="Exit 0 whatever is found.",
             ),
         ] = False,
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        json: JsonOption = False,
     ) -> None:
         """Report everything suspicious about logs, counted and located."""
         from crbc_cli import api

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.figure import FigureOption, ForceOption, draw_figures, figure_targets
+from crbc_cli.cli.aliases import CsvOption, ForceOption, JsonOption
+from crbc_cli.cli.figure import FigureOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, complete_methods, log_command
 from crbc_cli.errors import OptionError
 
@@ -29,8 +30,6 @@ def register(app: typer.Typer) -> None:
                 "--methods",
                 "--method",
                 autocompletion=complete_methods,
-                envvar="CRBC_METHODS",
-                show_envvar=False,
                 show_default="grpo,gigpo,graphgpo,g2po,gated-bepo,crbc",
                 metavar="[LABEL=]NAME[:KEY=VALUE…][,…]",
                 help="Estimators; see crbc methods.",
@@ -39,8 +38,6 @@ def register(app: typer.Typer) -> None:
         score: Annotated[
             str | None,
             typer.Option(
-                envvar="CRBC_SCORE",
-                show_envvar=False,
                 show_default="step_credit, advantage of trajectory methods and audits",
                 metavar="credit|step_credit|advantage",
                 help="The number that is compared.",
@@ -49,8 +46,6 @@ def register(app: typer.Typer) -> None:
         truth: Annotated[
             str | None,
             typer.Option(
-                envvar="CRBC_TRUTH",
-                show_envvar=False,
                 metavar="COL",
                 help="Column of the true advantage: measure fidelity to it.",
             ),
@@ -58,8 +53,6 @@ def register(app: typer.Typer) -> None:
         state: Annotated[
             str | None,
             typer.Option(
-                envvar="CRBC_STATE",
-                show_envvar=False,
                 show_default="true_state, else the anchor",
                 metavar="COL",
                 help="Column of the true state, for cells (state, action).",
@@ -68,8 +61,6 @@ def register(app: typer.Typer) -> None:
         task: Annotated[
             str | None,
             typer.Option(
-                envvar="CRBC_TASK",
-                show_envvar=False,
                 show_default="task_id, else the group",
                 metavar="COL",
                 help="Column of the task: intervals are clustered by it, cuts stay inside it.",
@@ -78,8 +69,6 @@ def register(app: typer.Typer) -> None:
         sweep: Annotated[
             list[str] | None,
             typer.Option(
-                envvar="CRBC_SWEEP",
-                show_envvar=False,
                 metavar="KEY=V,V …",
                 help="Values of a run option (depth=0,1,inf) or of a method's (gigpo.gamma=.9,1); "
                 "more KEY=V,V may follow.",
@@ -88,8 +77,6 @@ def register(app: typer.Typer) -> None:
         group_size: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_GROUP_SIZE",
-                show_envvar=False,
                 show_default="groups as logged",
                 metavar="N[,N]",
                 help="Cut the rollouts of each task into groups of N.",
@@ -98,20 +85,14 @@ def register(app: typer.Typer) -> None:
         cuts: Annotated[
             int,
             typer.Option(
-                envvar="CRBC_CUTS",
-                show_envvar=False,
                 metavar="N",
                 help="Random cuts to average over; 0 cuts once, in the order of the log.",
             ),
         ] = 0,
-        seed: Annotated[
-            int, typer.Option(envvar="CRBC_SEED", show_envvar=False, help="Of the random cuts.")
-        ] = 0,
+        seed: Annotated[int, typer.Option(help="Of the random cuts.")] = 0,
         against: Annotated[
             str | None,
             typer.Option(
-                envvar="CRBC_AGAINST",
-                show_envvar=False,
                 show_default="greatest cosine, else the last",
                 metavar="ROW",
                 help="Row that the others are set against.",
@@ -120,8 +101,6 @@ def register(app: typer.Typer) -> None:
         disagreements: Annotated[
             int,
             typer.Option(
-                envvar="CRBC_DISAGREEMENTS",
-                show_envvar=False,
                 metavar="N",
                 help="Steps to list per pair of methods.",
             ),
@@ -129,8 +108,6 @@ def register(app: typer.Typer) -> None:
         audit: Annotated[
             str | None,
             typer.Option(
-                envvar="CRBC_AUDIT",
-                show_envvar=False,
                 metavar="COL",
                 help="Recompute this logged advantage instead; exit 1 beyond --tolerance.",
             ),
@@ -138,8 +115,6 @@ def register(app: typer.Typer) -> None:
         tolerance: Annotated[
             float,
             typer.Option(
-                envvar="CRBC_TOLERANCE",
-                show_envvar=False,
                 metavar="X",
                 help="Largest difference that passes an audit.",
             ),
@@ -151,8 +126,8 @@ def register(app: typer.Typer) -> None:
                 help="Each log or folder is a training run: set runs side by side, not estimators.",
             ),
         ] = False,
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-        csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+        json: JsonOption = False,
+        csv: CsvOption = False,
         figure: FigureOption = None,
         force: ForceOption = False,
     ) -> None:

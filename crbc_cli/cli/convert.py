@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.options import Run, completing, log_command
+from crbc_cli.cli.aliases import ForceOption, ToOption, outputs
+from crbc_cli.cli.options import Run, log_command
 from crbc_cli.options import option_groups
 
 _EPILOG = "Example: crbc convert episodes/train_step_3_epoch_0 -o steps.parquet"
@@ -21,35 +22,9 @@ def register(app: typer.Typer) -> None:
     @log_command(app, "convert", leave_out=LEAVE_OUT, epilog=_EPILOG)
     def convert(
         run: Run,
-        output: Annotated[
-            str | None,
-            typer.Option(
-                "--output",
-                "-o",
-                envvar="CRBC_OUTPUT",
-                show_envvar=False,
-                show_default="stdout, where it is piped",
-                metavar="FILE|DIR|-",
-                help="File, folder (one output per input) or - (stdout).",
-            ),
-        ] = None,
-        to: Annotated[
-            str | None,
-            typer.Option(
-                envvar="CRBC_TO",
-                show_envvar=False,
-                show_default="by suffix",
-                autocompletion=completing(("parquet", "jsonl", "arrow", "csv")),
-                metavar="parquet|jsonl|arrow|csv",
-                help="Output format.",
-            ),
-        ] = None,
-        force: Annotated[
-            bool,
-            typer.Option(
-                "--force", envvar="CRBC_FORCE", show_envvar=False, help="Replace existing outputs."
-            ),
-        ] = False,
+        output: Annotated[str | None, outputs("stdout, where it is piped")] = None,
+        to: ToOption = None,
+        force: ForceOption = False,
     ) -> None:
         """Write the step table of logs, whatever program wrote them."""
         from crbc_cli.cli.console import finish, tell

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.figure import FigureOption, ForceOption, draw_figures, figure_targets
+from crbc_cli.cli.aliases import CsvOption, ForceOption, JsonOption
+from crbc_cli.cli.figure import FigureOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, completing, log_command, parse_depths
 
 _EPILOG = "Example: crbc coverage logs.parquet --depth 0..inf --json"
@@ -28,8 +29,6 @@ def register(app: typer.Typer) -> None:
         eligible: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_ELIGIBLE",
-                show_envvar=False,
                 autocompletion=completing(("actions", "successors", "all")),
                 metavar="actions|successors|all",
                 help="Anchors that count: two distinct actions (paper), two successors, all.",
@@ -38,15 +37,13 @@ def register(app: typer.Typer) -> None:
         unit: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_UNIT",
-                show_envvar=False,
                 autocompletion=completing(("visits", "anchors")),
                 metavar="visits|anchors",
                 help="What is counted.",
             ),
         ] = "visits",
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-        csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+        json: JsonOption = False,
+        csv: CsvOption = False,
         figure: FigureOption = None,
         force: ForceOption = False,
     ) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.aliases import ForceOption, JsonOption
 from crbc_cli.cli.options import Run, log_command
 from crbc_cli.errors import OptionError
 
@@ -50,8 +51,8 @@ def register(app: typer.Typer) -> None:
                 help="Draw the group: an interactive page, or a picture.",
             ),
         ] = None,
-        force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        force: ForceOption = False,
+        json: JsonOption = False,
     ) -> None:
         """Show why a group's steps, or one step, got the credit they got."""
         from crbc_cli.cli.console import finish, print_json, show, tell

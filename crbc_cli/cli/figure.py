@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from crbc_cli.logs.write import Target
     from crbc_cli.report.figures.figure import Figure
 
-__all__ = ["FigureOption", "ForceOption", "draw_figures", "figure_targets"]
+__all__ = ["FigureOption", "draw_figures", "figure_targets"]
 
 FigureOption = Annotated[
     list[str] | None,
@@ -20,7 +20,6 @@ FigureOption = Annotated[
         help="Draw the report: .svg, .png, .pdf, .html, or .csv for the data behind it.",
     ),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
 
 def figure_targets(names: Sequence[str] | None, force: bool) -> "list[Target]":

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.aliases import ForceOption, outputs
 from crbc_cli.cli.options import Run, completing, log_command
 from crbc_cli.options import CreditOptions
 from crbc_cli.tables import GROUP_STATUSES, REASONS
@@ -20,16 +21,7 @@ def register(app: typer.Typer) -> None:
     def filter_log(
         run: Run,
         output: Annotated[
-            str | None,
-            typer.Option(
-                "--output",
-                "-o",
-                envvar="CRBC_OUTPUT",
-                show_envvar=False,
-                show_default="NAME.filtered.SUFFIX",
-                metavar="FILE|DIR|-",
-                help="File, folder (one output per input) or - (stdout), in the input's format.",
-            ),
+            str | None, outputs("NAME.filtered.SUFFIX", ", in the input's format")
         ] = None,
         drop_rows: Annotated[
             str,
@@ -55,12 +47,7 @@ def register(app: typer.Typer) -> None:
                 help="Group statuses and reasons whose rows alone stay.",
             ),
         ] = "",
-        force: Annotated[
-            bool,
-            typer.Option(
-                "--force", envvar="CRBC_FORCE", show_envvar=False, help="Replace existing outputs."
-            ),
-        ] = False,
+        force: ForceOption = False,
     ) -> None:
         """Copy a log without the rows of some groups, for instance those of one outcome."""
         from crbc_cli.cli.console import console, finish, tell

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.figure import FigureOption, ForceOption, draw_figures, figure_targets
+from crbc_cli.cli.aliases import CsvOption, ForceOption, JsonOption
+from crbc_cli.cli.figure import FigureOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, completing, log_command, refuse_long
 from crbc_cli.errors import OptionError
 from crbc_cli.options import CreditOptions, GroupAdvantageOptions
@@ -39,8 +40,6 @@ def register(app: typer.Typer) -> None:
         at: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_AT",
-                show_envvar=False,
                 show_default="10",
                 metavar="K[,K]|K..K",
                 help="Steps after which the gate looks.",
@@ -49,8 +48,6 @@ def register(app: typer.Typer) -> None:
         threshold: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_THRESHOLD",
-                show_envvar=False,
                 show_default="0.12 for distance",
                 metavar="D[,D]",
                 help="Cut groups whose signal is below D (terminated: D or more).",
@@ -59,8 +56,6 @@ def register(app: typer.Typer) -> None:
         signal: Annotated[
             str,
             typer.Option(
-                envvar="CRBC_SIGNAL",
-                show_envvar=False,
                 autocompletion=completing(SIGNAL_NAMES),
                 metavar="NAME",
                 help=f"{', '.join(SIGNAL_NAMES[:-1])} or {SIGNAL_NAMES[-1]}.",
@@ -78,8 +73,6 @@ def register(app: typer.Typer) -> None:
         or_terminated: Annotated[
             float | None,
             typer.Option(
-                envvar="CRBC_OR_TERMINATED",
-                show_envvar=False,
                 metavar="T",
                 help="Also cut groups in which this share of rollouts ended before K.",
             ),
@@ -87,8 +80,6 @@ def register(app: typer.Typer) -> None:
         t_max: Annotated[
             int,
             typer.Option(
-                envvar="CRBC_T_MAX",
-                show_envvar=False,
                 show_default="longest rollout",
                 metavar="N",
                 help="Step limit of rollouts, for the nominal savings.",
@@ -98,32 +89,24 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option(
                 "--select",
-                envvar="CRBC_SELECT",
-                show_envvar=False,
                 help="Choose the threshold by the paper's rule and cross-validate it over groups.",
             ),
         ] = False,
         min_precision: Annotated[
             float,
             typer.Option(
-                envvar="CRBC_MIN_PRECISION",
-                show_envvar=False,
                 metavar="X",
                 help="Least precision of a chosen threshold.",
             ),
         ] = 0.80,
-        folds: Annotated[
-            int, typer.Option(envvar="CRBC_FOLDS", show_envvar=False, help="Folds of --select.")
-        ] = 5,
+        folds: Annotated[int, typer.Option(help="Folds of --select.")] = 5,
         seed: Annotated[
             int,
-            typer.Option(envvar="CRBC_SEED", show_envvar=False, help="Shuffle of the folds."),
+            typer.Option(help="Shuffle of the folds."),
         ] = 0,
         features: Annotated[
             str | None,
             typer.Option(
-                envvar="CRBC_FEATURES",
-                show_envvar=False,
                 metavar="FILE.csv|-",
                 help="Read measured groups (as --per-group --csv writes them) instead of logs.",
             ),
@@ -131,8 +114,8 @@ def register(app: typer.Typer) -> None:
         per_group: Annotated[
             bool, typer.Option("--per-group", help="List the groups; alone in CSV.")
         ] = False,
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-        csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+        json: JsonOption = False,
+        csv: CsvOption = False,
         figure: FigureOption = None,
         force: ForceOption = False,
     ) -> None:

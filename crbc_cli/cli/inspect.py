@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.aliases import JsonOption
 from crbc_cli.cli.convert import LEAVE_OUT
 from crbc_cli.cli.options import Run, log_command
 
@@ -19,8 +20,6 @@ def register(app: typer.Typer) -> None:
         rows: Annotated[
             int,
             typer.Option(
-                envvar="CRBC_ROWS",
-                show_envvar=False,
                 metavar="N",
                 min=0,
                 max=100,
@@ -31,12 +30,10 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option(
                 "--formats",
-                envvar="CRBC_FORMATS",
-                show_envvar=False,
                 help="List the known formats and what --from calls them.",
             ),
         ] = False,
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        json: JsonOption = False,
     ) -> None:
         """Tell what a log is: its format, columns, groups, sizes and first rows."""
         from crbc_cli.cli.console import finish, print_json, show

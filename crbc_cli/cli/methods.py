@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.aliases import JsonOption
 from crbc_cli.cli.options import complete_methods
 
 
@@ -20,7 +21,7 @@ def register(app: typer.Typer) -> None:
                 autocompletion=complete_methods,
             ),
         ] = None,
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        json: JsonOption = False,
     ) -> None:
         """List the estimators, or one with its options, defaults and source."""
         from crbc_cli.cli.console import print_json, show

@@ -9,8 +9,9 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -150,14 +151,16 @@ def _was_given(context: typer.Context, name: str) -> bool:
 
 def _with_variable(parameter: inspect.Parameter) -> inspect.Parameter:
     """A command's own option gets its environment variable, named after its flag."""
-    option = parameter.annotation.__metadata__[0]
-    if option.envvar is None:
-        # Inside Annotated the first flag stands where typer has an option's default.
-        flags = [f for f in (option.default, *(option.param_decls or ())) if isinstance(f, str)]
-        flag = max(flags or [parameter.name], key=len)
-        option.envvar = f"CRBC_{flag.strip('-').replace('-', '_').upper()}"
-        option.show_envvar = False
-    return parameter
+    kind, option = get_args(parameter.annotation)
+    if option.envvar is not None:
+        return parameter
+    # Inside Annotated the first flag stands where typer has an option's default.
+    flags = [f for f in (option.default, *(option.param_decls or ())) if isinstance(f, str)]
+    flag = max(flags or [parameter.name], key=len)
+    option = copy(option)
+    option.envvar = f"CRBC_{flag.strip('-').replace('-', '_').upper()}"
+    option.show_envvar = False
+    return parameter.replace(annotation=Annotated[kind, option])
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.figure import FigureOption, ForceOption, draw_figures, figure_targets
+from crbc_cli.cli.aliases import ForceOption, JsonOption
+from crbc_cli.cli.figure import FigureOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, log_command
 
 _EPILOG = "Example: crbc profile logs.parquet --json"
@@ -19,13 +20,11 @@ def register(app: typer.Typer) -> None:
         timings: Annotated[
             str | None,
             typer.Option(
-                envvar="CRBC_TIMINGS",
-                show_envvar=False,
                 metavar="FILE",
                 help="Metrics file with timing_s/… per training update, if not in the log.",
             ),
         ] = None,
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        json: JsonOption = False,
         figure: FigureOption = None,
         force: ForceOption = False,
     ) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from crbc_cli.cli.aliases import ForceOption
 from crbc_cli.cli.options import Run, complete_methods, log_command
 
 _EPILOG = "Example: crbc report logs.parquet -o report.html; crbc report RUN_DIR/ -o run.html"
@@ -36,7 +37,7 @@ def register(app: typer.Typer) -> None:
                 metavar="N", help="Groups with graph and rollouts, the most interesting first."
             ),
         ] = 200,
-        force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+        force: ForceOption = False,
     ) -> None:
         """Write everything about logs into one HTML page that needs no network."""
         from crbc_cli.cli.console import finish, tell

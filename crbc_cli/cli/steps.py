@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from crbc_cli.cli.figure import FigureOption, ForceOption, draw_figures, figure_targets
+from crbc_cli.cli.aliases import CsvOption, ForceOption, JsonOption
+from crbc_cli.cli.figure import FigureOption, draw_figures, figure_targets
 from crbc_cli.cli.options import Run, complete_methods, log_command
 
 _EPILOG = "Example: crbc steps logs.parquet --figure steps.svg"
@@ -28,8 +29,8 @@ def register(app: typer.Typer) -> None:
                 help="Estimator; see crbc methods.",
             ),
         ] = "crbc",
-        json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-        csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+        json: JsonOption = False,
+        csv: CsvOption = False,
         figure: FigureOption = None,
         force: ForceOption = False,
     ) -> None:
