@@ -17,6 +17,7 @@ from helpers import approx, four
 
 from crbc_cli.api import annotate
 from crbc_cli.errors import IdentityError, OutcomeError
+from crbc_cli.logs.formats import lines
 
 CASES = Path(__file__).parent / "cases"
 ROOT2 = 2**0.5
@@ -340,12 +341,15 @@ def test_long_prompt_columns(tmp_path: Path) -> None:
     assert table["actions"] == [1] * 4
 
 
-def test_memory_does_not_follow_long_columns(tmp_path: Path) -> None:
+def test_memory_does_not_follow_long_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Members that are not asked for are passed over: the peak stays far below the file's size."""
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", 1 << 20)
     rows = [json.loads(line) for line in lines_of(CASES / "long-prompt-columns.jsonl")]
     path = tmp_path / "long.jsonl"
     with path.open("w") as file:
-        for number in range(120):
+        for number in range(40):
             for row in rows:
                 row |= {"rollout_id": number, "prompt_ids": list(range(30_000))}
                 file.write(json.dumps(row) + "\n")
