@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import GOLDEN, ROOT, crbc, credit, golden_rows, jsonl, program
 
-from crbc_cli.logs.sources import natural_key
+from crbc_cli.logs.sources import natural_key, resolve
 
 ROWS = golden_rows()
 TABLE = pa.Table.from_pylist(ROWS)
@@ -843,3 +843,20 @@ def test_two_objects_on_a_line_are_found_beside_a_blank_line(tmp_path: Path) -> 
     lines = _LINES.splitlines(keepends=True)
     path.write_bytes(lines[0].rstrip() + lines[1] + b"\n" + b"".join(lines[2:]))
     assert f"{path}:1: not a JSON object" in crbc("annotate", path).refused()
+
+
+def test_csv_is_named(tmp_path: Path) -> None:
+    for text in ("group_id,rollout_id\n1,2\n", '"group_id";"step"\n1;2\n', "a b\tc\n1\t2\n"):
+        path = tmp_path / "log.csv"
+        path.write_text(text)
+        assert "is neither JSONL nor Parquet but CSV" in crbc("check", path).refused()
+
+
+def test_a_filtered_copy_beside_its_log_is_no_second_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(GOLDEN.read_bytes())
+    assert crbc("filter", log, "--keep", "ok").code == 0
+    assert (tmp_path / "log.filtered.jsonl").exists()
+    assert [s.name for s in resolve(str(tmp_path))] == [str(log)]
+    log.rename(tmp_path / "elsewhere")
+    assert [s.name for s in resolve(str(tmp_path))] == [str(tmp_path / "log.filtered.jsonl")]

@@ -135,6 +135,10 @@ def program() -> None:
         os._exit(code)
 
     atexit.register(end)  # the first one runs last
+    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        # nohup ignores one
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _leave)
     try:
         main()
     except SystemExit as leave:
@@ -148,11 +152,6 @@ def main() -> None:
     Exit codes: 0 fine, 1 findings or warnings under --strict, 2 cannot run, 130 interrupted,
     141 the reader of a pipe went away, 128 + N ended by signal N.
     """
-    _signals.clear()
-    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        # nohup ignores one
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, _leave)
     sys.exit(_run())
 
 

@@ -63,6 +63,8 @@ _CONTAINERS = {
 }
 """First bytes -> container. JSON that is no line per record is told by its first character."""
 
+_TABLE = re.compile(rb"(?:\xef\xbb\xbf)?\"?[A-Za-z_][\w. -]*\"?[,;\t]")
+"""A header line of CSV."""
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[|\{\s*[\r\n])")
 _HEAD_BYTES = 64
 
@@ -286,9 +288,11 @@ def _logs_below(folder: Path, is_dump: Callable[[Path], bool]) -> Iterator[str]:
 
 
 def _is_own_output(path: Path) -> bool:
-    """Credit tables written beside their input are not logs."""
+    """Credit tables written beside their input are not logs, and a filtered copy beside its log
+    holds nothing that the log does not."""
     name = path.name
-    return ".credit." in name or name.startswith(".") or name.endswith(".meta.json")
+    copied = ".filtered." in name and path.with_name(name.replace(".filtered.", ".")).is_file()
+    return copied or ".credit." in name or name.startswith(".") or name.endswith(".meta.json")
 
 
 def _read_list(name: str) -> list[str]:
@@ -342,6 +346,12 @@ def _from_head(name: str, path: Path, head: bytes) -> Source:
     foreign = next((what for magic, what in _FOREIGN.items() if head.startswith(magic)), None)
     if foreign is not None:
         raise InputError(f"is neither JSONL nor Parquet but {foreign}", name)
+    if _TABLE.match(head):
+        raise InputError(
+            "is neither JSONL nor Parquet but CSV",
+            name,
+            "write it as Parquet, for example with polars: read_csv, then write_parquet",
+        )
     compression = next((c for magic, c in _COMPRESSIONS.items() if head.startswith(magic)), None)
     if compression is None:
         return Source(name, path, "json" if _JSON.match(head) else "jsonl")
