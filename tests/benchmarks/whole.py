@@ -29,6 +29,13 @@ _READ = """
 import sys, time
 import polars as pl
 start = time.perf_counter()
+pl.read_ndjson(sys.argv[1])
+print(time.perf_counter() - start)
+"""
+_HASH = """
+import sys, time
+import polars as pl
+start = time.perf_counter()
 pl.scan_ndjson(sys.argv[1]).select(pl.all().hash().sum()).collect(engine="streaming")
 print(time.perf_counter() - start)
 """
@@ -59,13 +66,28 @@ class Log:
         parts: dict[str, float] = json.loads(measure.child(*command).out)
         return parts
 
+    def solve(self) -> float:
+        """Seconds of solving and normalising in one thread."""
+        ran, _ = self.annotate(["--threads", "1"])
+        found = re.search(r"solve\s+([\d.]+)", ran.err)
+        return float(found[1]) if found else float("nan")
+
     def read(self) -> float:
-        """Seconds that polars takes to read a JSON Lines log."""
+        """Seconds that polars takes to read a JSON Lines log into memory."""
         return float(measure.child("-c", _READ, str(self.path)).out)
+
+    def hash(self) -> float:
+        """Seconds that polars takes to stream through one, hashing every column."""
+        return float(measure.child("-c", _HASH, str(self.path)).out)
+
+    def convert(self) -> float:
+        """Seconds of `crbc convert` to Parquet, start-up included."""
+        command = ("-m", "crbc_cli", "convert", str(self.path), "-o", str(self.again))
+        return measure.child(*command, "--force").wall
 
 
 def against_the_floor(log: Log, repeat: int, options: list[str]) -> dict[str, Any]:
-    """Medians of interleaved runs of annotate, the floor and, for JSON Lines, polars reading."""
+    """Medians of interleaved runs of annotate, the floor and what else there is to compare."""
     peaks = [log.annotate(options)[1]]  # this one writes the table that the floor writes again
 
     def annotate() -> float:
@@ -75,7 +97,9 @@ def against_the_floor(log: Log, repeat: int, options: list[str]) -> dict[str, An
 
     cases = {"annotate": annotate, "floor": lambda: sum(log.floor().values())}
     if log.path.suffix == ".jsonl":
-        cases["read"] = log.read
+        cases |= {"read": log.read, "hash": log.hash, "convert": log.convert}
+    else:
+        cases["solve"] = log.solve
     found = measure.medians(cases, repeat)
     found["ratio to floor"] = found["annotate"] / found["floor"]
     if "read" in found:
