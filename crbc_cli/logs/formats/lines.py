@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import IO, Any, TypeVar
@@ -79,7 +80,8 @@ def ahead(items: Generator[_T]) -> Iterator[_T]:
                 following = beside.submit(next, items, None)
                 yield item
         finally:
-            beside.submit(items.close)
+            with suppress(RuntimeError):  # the program ends, and nobody needs it closed
+                beside.submit(items.close)
 
 
 def _block(stream: IO[bytes], source: Source, size: int) -> bytes:
