@@ -136,6 +136,21 @@ def test_keep_going_reports_what_failed(logs: Path, tmp_path: Path) -> None:
     assert (ended.code, "nothing written; 1 failed" in ended.stderr) == (2, True)
 
 
+def test_keep_going_leaves_inputs_out_that_cannot_be_opened(logs: Path, tmp_path: Path) -> None:
+    """Unless all inputs go into one output, which would lack some then."""
+    out, bad = tmp_path / "out", logs / "1.jsonl"
+    bad.write_bytes(b"BZh91AY")
+    assert f"{bad}: is neither" in crbc("annotate", logs, "-o", f"{out}/").refused()
+    ended = crbc("annotate", logs, "-o", f"{out}/", "--keep-going")
+    assert ended.code == 1
+    assert f"\nfailed: {bad}: is neither JSONL nor Parquet but bzip2 data" in ended.stderr
+    assert sorted(stamps(out)) == ["0.credit.parquet", "2.credit.parquet"]
+    for inputs in ([logs], [logs / "0.jsonl", bad]):
+        for target in (tmp_path / "one.parquet", "-"):
+            crbc("annotate", *inputs, "-o", target, "--keep-going").refused()
+    assert not (tmp_path / "one.parquet").exists()
+
+
 def test_leftovers_of_killed_runs_are_removed(logs: Path, tmp_path: Path) -> None:
     """Only those nobody holds, and only beside outputs of this run; they are no logs either."""
     out = tmp_path / "out"

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from crbc_cli.engine.budget import Budget
@@ -37,7 +38,8 @@ class Annotated:
     Attributes:
       outputs: paths written, `-` for stdout; empty on a dry run.
       skipped: paths that were there already, made the same way.
-      failed: path of an output that could not be made -> why.
+      failed: path of an output that could not be made, or of an input that could not be opened
+        -> why.
       plans: which inputs go where.
       rows, groups, rollouts: sizes, over all inputs that were read.
       notes: what was inferred or tolerated.
@@ -162,11 +164,15 @@ def annotate(
     if force or resume:
         sweep_scratch()
     notes = Notes()
-    sources = open_logs(inputs, settings.log, notes)
+    refused: dict[str, CrbcError] = {}
+    sources = open_logs(inputs, settings.log, notes, refused=refused if keep_going else None)
     piped, vectors = not sys.stdout.isatty(), emission.vectors if emission else None
     kind = emission.kind if emission else ".credit"
     over = force or resume
     plans = plan_outputs(sources, output, to, over, piped, kind=kind, vectors=vectors)
+    one = output is not None and not (output.endswith("/") or Path(output).is_dir())
+    if refused and (one or any(len(plan.sources) > 1 for plan in plans)):
+        raise next(iter(refused.values()))  # what is made of all inputs needs all of them
     reader = Reader.open(sources, settings, clock, notes)
     settings = reader.settings
     job = Job(settings, reader.rules, method, anchor_id, chunk_rows, solve=not dry_run)
@@ -197,6 +203,8 @@ def annotate(
         progress=progress,
     )
     done = Annotated([], [], {}, plans, 0, 0, 0, notes, clock, settings)
+    for name, error in refused.items():
+        done.failed[name] = str(error).removeprefix(f"{name}: ")
     open_units = [*units(reader.parts, plans)]
     if resume and not dry_run:
         open_units = [unit for unit in open_units if not _skipped(unit, stream, force, done)]

@@ -18,7 +18,13 @@ from crbc_cli.logs.formats.dump import Dump
 from crbc_cli.logs.formats.format import Format, Remarks
 from crbc_cli.logs.formats.parquet import JSON_COLUMNS
 from crbc_cli.logs.read import available_columns
-from crbc_cli.logs.sources import Source, file_source, resolve, temporary_file
+from crbc_cli.logs.sources import (
+    Source,
+    file_source,
+    input_names,
+    named_source,
+    temporary_file,
+)
 from crbc_cli.logs.tolerated import tell_report
 from crbc_cli.notes import Notes
 from crbc_cli.options import LogOptions
@@ -45,6 +51,7 @@ def open_logs(
     stdin: IO[bytes] | None = None,
     *,
     tolerant: bool = False,
+    refused: dict[str, CrbcError] | None = None,
 ) -> list[Source]:
     """Step tables of inputs, in order.
 
@@ -54,6 +61,7 @@ def open_logs(
       notes: told which format each dump has, and what its reader inferred.
       stdin: stream used for `-`.
       tolerant: take dumps that have no groups.
+      refused: told why inputs cannot be read, which are left out then as long as one is left.
     Raises:
       InputError: an input cannot be read, or is in no known format.
       IdentityError: a dump that has no groups, without an explicit grouping.
@@ -64,8 +72,17 @@ def open_logs(
         from crbc_cli.logs.formats.registry import format_named
 
         wanted = format_named(options.from_)
-    sources = resolve(inputs, stdin, lambda path: _is_dump(path, wanted))
-    return [_as_table(source, options, notes, tolerant) for source in sources]
+    sources = []
+    for name in input_names(inputs, stdin, lambda path: _is_dump(path, wanted)):
+        try:
+            sources.append(_as_table(named_source(name, stdin), options, notes, tolerant))
+        except CrbcError as error:
+            if refused is None:
+                raise
+            refused[name] = error
+    if refused and not sources:
+        raise next(iter(refused.values()))
+    return sources
 
 
 def _is_dump(path: Path, wanted: Format | None) -> bool:

@@ -22,7 +22,16 @@ from crbc_cli.logs.scratch import scratch_folder
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Source", "file_source", "natural_key", "refuse_changed", "resolve", "temporary_file"]
+__all__ = [
+    "Source",
+    "file_source",
+    "input_names",
+    "named_source",
+    "natural_key",
+    "refuse_changed",
+    "resolve",
+    "temporary_file",
+]
 
 _LOG_SUFFIXES = (
     ".parquet",
@@ -187,6 +196,15 @@ def resolve(
       InputError: nothing matches, a path is missing, or a container is not recognised.
       OptionError: no input given and stdin is a terminal.
     """
+    return [named_source(name, stdin) for name in input_names(inputs, stdin, is_dump)]
+
+
+def input_names(
+    inputs: str | Sequence[str],
+    stdin: IO[bytes] | None = None,
+    is_dump: Callable[[Path], bool] = lambda path: False,
+) -> list[str]:
+    """The paths (or `-`) that inputs stand for; arguments and errors as those of `resolve`."""
     if not inputs:
         if stdin is None and sys.stdin.isatty():
             raise OptionError("no log given", todo="name a file, a directory or pipe one in")
@@ -194,7 +212,12 @@ def resolve(
     names = list(_expand([inputs] if isinstance(inputs, str) else inputs, is_dump))
     _refuse_undecodable(names)
     _refuse_repeats(names)
-    return [_stdin_source(stdin) if name == "-" else file_source(name) for name in names]
+    return names
+
+
+def named_source(name: str, stdin: IO[bytes] | None = None) -> Source:
+    """The source of a path or of `-`. Raises InputError as `file_source`."""
+    return _stdin_source(stdin) if name == "-" else file_source(name)
 
 
 def _refuse_undecodable(names: Sequence[str]) -> None:
