@@ -108,6 +108,7 @@ def test_plain_logs_are_taken(
             "action": None if i == 3 else text,
             "reward": [0, 0.5][i % 2],
             "done": i % 2 == 0,
+            "truncated": None if i == 5 else i % 2,
             "success": None if i % 3 else True,
             "note": text,
             "number": i,

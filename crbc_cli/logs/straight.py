@@ -27,7 +27,11 @@ _SCAN_BYTES = 1 << 20
 _DTYPES: dict[ReadRole, dict[frozenset[type], Any]] = {
     "id": {frozenset({str}): pl.String, frozenset({int}): pl.Int64},
     "integer": {frozenset({int}): pl.Int64},
-    "flag": {frozenset({bool}): pl.Boolean, frozenset(): pl.Boolean},
+    "flag": {
+        frozenset({bool}): pl.Boolean,
+        frozenset({int}): pl.Int64,  # 0 or 1
+        frozenset(): pl.Boolean,
+    },
     "number": dict.fromkeys(map(frozenset, ((), (int,), (float,), (int, float))), pl.Float64),
     "value": {frozenset({str}): pl.String, frozenset(): pl.String},
     "scalar": {
@@ -37,7 +41,7 @@ _DTYPES: dict[ReadRole, dict[frozenset[type], Any]] = {
         frozenset({int, float}): pl.Float64,
     },
 }
-"""Role -> types of the first values -> what is written."""
+"""Role -> types of the first values -> what they are read as."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Straight:
     Attributes:
       source: an uncompressed file of JSON lines.
       fields: its members, in the order in which they are written.
-      schema: their types.
+      schema: their types in the log.
     """
 
     source: Source
@@ -56,7 +60,7 @@ class Straight:
 
     @classmethod
     def of(cls, source: Source) -> "Straight | None":
-        """None where it does not look plain, or its values are to be changed."""
+        """None where it does not look plain."""
         if source.container != "jsonl" or source.compression is not None:
             return None
         try:
@@ -84,7 +88,12 @@ class Straight:
         Raises:
           NotPlainError: the log is not plain after all; what was written is worth nothing.
         """
-        empty = pl.DataFrame(schema=self.schema)
+        flags = [
+            pl.col(field.name).replace_strict({0: False, 1: True}, return_dtype=pl.Boolean)
+            for field in self.fields
+            if field.role == "flag" and self.schema[field.name] == pl.Int64
+        ]
+        empty = pl.DataFrame(schema=self.schema).with_columns(flags)
         with ThreadPoolExecutor(1) as beside:
             scan = beside.submit(_scan, self.source)
 
@@ -94,9 +103,9 @@ class Straight:
 
             try:
                 # A path would be mapped into memory, where a file cut short ends the process.
-                pl.scan_ndjson(
-                    self.source.path.absolute().as_uri(), schema=self.schema
-                ).sink_parquet(
+                place = self.source.path.absolute().as_uri()
+                rows = pl.scan_ndjson(place, schema=self.schema).with_columns(flags)
+                rows.sink_parquet(
                     stream,
                     compression="zstd",
                     compression_level=1,
