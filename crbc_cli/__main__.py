@@ -1,6 +1,6 @@
 """`python -m crbc_cli` is the same program as `crbc`."""
 
-from crbc_cli.cli.main import program
+from crbc_cli.cli.process import program
 
 if __name__ == "__main__":
     program()

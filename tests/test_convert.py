@@ -133,7 +133,7 @@ def test_what_cannot_be_converted(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(jsonl([{"step": 1, "observation": "a"}]))
     output = tmp_path / "out.parquet"
-    assert "has no columns rollout_id, group_id" in crbc("convert", log, "-o", output).refused()
+    assert "has no columns group_id, rollout_id" in crbc("convert", log, "-o", output).refused()
     log.write_bytes(jsonl([row | {"done": "yes"} for row in golden_rows()]))
     assert "needs true/false" in crbc("convert", log, "-o", output).refused()
     output.write_bytes(b"")
@@ -252,6 +252,36 @@ def test_torn_and_bad_lines(tmp_path: Path) -> None:
     assert f"{log}:2: not a JSON object" in crbc("convert", log, "-o", output, "--force").refused()
     assert crbc("convert", log, "-o", output, "--force", "--skip-bad-lines").code == 0
     assert same_numbers(output)
+
+
+@pytest.mark.parametrize("rule", [("--group-by", "task"), ("--group-stride", "2")])
+@pytest.mark.parametrize("to", ["parquet", "jsonl"])
+def test_groups_by_rule_are_written(rule: tuple[str, str], to: str, tmp_path: Path) -> None:
+    """The converted log has the groups that the same rule gives elsewhere; a group_id of its own
+    that says something keeps another name."""
+    rows = [
+        row | {"rollout_id": f"{copy}{row['rollout_id']}", "task": copy, "group_id": f"u{i}"}
+        for copy in range(3)
+        for i, row in enumerate(golden_rows())
+    ]
+    log, output = tmp_path / "log.jsonl", tmp_path / f"out.{to}"
+    log.write_bytes(jsonl(rows))
+    assert crbc("convert", log, *rule, "-o", output).code == 0
+    assert credit(output).select(NUMBERS).equals(credit(log, *rule).select(NUMBERS))
+    table = pl.read_parquet(output) if to == "parquet" else pl.read_ndjson(output)
+    assert table["group_id"].n_unique() == (3 if rule[0] == "--group-by" else 6)
+    assert table["logged_group_id"].to_list() == [row["group_id"] for row in rows]
+
+
+def test_dumps_without_groups_are_converted_by_rule(tmp_path: Path) -> None:
+    def chat(task: str, reply: str) -> dict[str, Any]:
+        said = [{"role": "user", "content": task}, {"role": "assistant", "content": reply}]
+        return {"messages": said, "prompt": task, "reward": 1.0}
+
+    log = write_lines(tmp_path / "c.jsonl", [chat(t, r) for t in ("a", "b") for r in ("x", "y")])
+    output = tmp_path / "out.parquet"
+    assert crbc("convert", log, "--group-by", "prompt", "-o", output).code == 0
+    assert pl.read_parquet(output)["group_id"].to_list() == ["a", "a", "b", "b"]
 
 
 # --- inspect --------------------------------------------------------------------------------------

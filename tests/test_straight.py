@@ -150,6 +150,54 @@ def test_one_odd_value(
         assert quick is None
 
 
+MEMBERS = [
+    '"late" : "x"',
+    '"late"\t: 1',
+    '"late" :"x", "note" : "n"',
+    r'"C:\\": "x"',
+    '"": 1',
+    '"*": 1',
+    '"^a$": "x"',
+    '"a.b": 1',
+]
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_odd_members(
+    member: str, everywhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However a member is written or called, it is kept, by every way and in every format."""
+    lines = jsonl(golden_rows() * 600).decode().splitlines()
+    odd = [f"{line[:-1]}, {member}}}" for line in lines]
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n".join(odd if everywhere else [*lines[:-1], odd[-1]]) + "\n")
+    quick, slow = straight(log), careful(log, monkeypatch)
+    assert not isinstance(slow, str)
+    if quick is not None:
+        assert_same(quick, slow)
+    for to in ("parquet", "jsonl"):
+        output = tmp_path / f"out.{to}"
+        assert crbc("convert", log, "-o", output).code == 0
+        lines = pl.read_ndjson(output, infer_schema_length=None) if to == "jsonl" else None
+        table = pl.read_parquet(output) if lines is None else lines
+        assert table.width == slow.width
+
+
+@pytest.mark.parametrize("member", ["success", "done", "reward"])
+@pytest.mark.parametrize("at", [3, 5000])
+@pytest.mark.parametrize("to", ["parquet", "jsonl"])
+def test_flags_and_numbers_may_be_mixed(member: str, at: int, to: str, tmp_path: Path) -> None:
+    """`true` among ones, 1 among booleans, `true` among rewards: wherever it stands."""
+    rows = [dict(row) for row in golden_rows() * 600]
+    rows[at][member] = 1 if isinstance(rows[at][member], bool) else True
+    log, output = tmp_path / "log.jsonl", tmp_path / f"out.{to}"
+    log.write_bytes(jsonl(rows))
+    assert crbc("convert", log, "-o", output).code == 0
+    table = pl.read_parquet(output) if to == "parquet" else pl.read_ndjson(output)
+    assert table[member].to_list() == [type(rows[0][member])(row[member]) for row in rows]
+
+
 def test_bytes_do_not_depend_on_threads(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(jsonl(golden_rows() * 8000))

@@ -1,10 +1,7 @@
-"""The `crbc` program: commands, config file, and how errors and signals end it."""
+"""The `crbc` program: commands, config file, and how errors end it."""
 
-import atexit
-import gc
 import io
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -17,9 +14,10 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from crbc_cli.cli.console import visible
+from crbc_cli.cli.process import signals
 from crbc_cli.errors import CrbcError
 
-__all__ = ["app", "main", "program"]
+__all__ = ["app", "main"]
 
 _MODULES = {
     "adapter": "adapter",
@@ -121,31 +119,6 @@ def _program(
     context.default_map = defaults_by_command(config, commands.commands)
 
 
-def program() -> None:
-    """`main` as a process of its own, which ends as soon as the exit handlers are through: taking
-    the interpreter apart takes longer than many a run."""
-    # What is imported stays: looking through it for garbage takes a tenth of a short run.
-    gc.set_threshold(50_000)
-    code: Any = 1
-
-    def end() -> None:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
-
-    atexit.register(end)  # the first one runs last
-    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        # nohup ignores one
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, _leave)
-    try:
-        main()
-    except SystemExit as leave:
-        code = leave.code
-        raise
-
-
 def main() -> None:
     """Runs the program and raises SystemExit.
 
@@ -153,16 +126,6 @@ def main() -> None:
     141 the reader of a pipe went away, 128 + N ended by signal N.
     """
     sys.exit(_run())
-
-
-_signals: list[int] = []
-
-
-def _leave(number: int, frame: object) -> None:
-    """Ends the program as an error would, so that no temporary file is left."""
-    del frame
-    _signals.append(number)
-    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def _run() -> int:
@@ -180,7 +143,7 @@ def _run() -> int:
         return code if isinstance(code, int) else 0
     except BaseException as error:
         # polars takes what a signal raises for an error of its own now and then.
-        return 128 + _signals[0] if _signals else _code_of(error)
+        return 128 + signals[0] if signals else _code_of(error)
 
 
 def _code_of(error: BaseException) -> int:

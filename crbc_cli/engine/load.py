@@ -32,6 +32,7 @@ __all__ = [
     "Loaded",
     "Reading",
     "empty_rows",
+    "identity_fields",
     "keyed_batches",
     "load",
     "load_batch",
@@ -101,7 +102,7 @@ def needed_fields(
     def column(name: str) -> str:
         return renamed.get(name, name)
 
-    fields = _identity_fields(settings, column)
+    fields = identity_fields(settings, column)
     for i, name in enumerate(settings.anchor.anchor):
         name = "messages" if name in VIEWS else name
         fields.append(Field(f"anchor:{i}", column(name), "value", anchors))
@@ -135,7 +136,8 @@ def needed_fields(
     return fields
 
 
-def _identity_fields(settings: Settings, column: Callable[[str], str]) -> list[Field]:
+def identity_fields(settings: Settings, column: Callable[[str], str]) -> list[Field]:
+    """What tells groups, rollouts and steps apart; `column` names each in the log."""
     log = settings.log
     fields: list[Field] = []
     if log.group_by:

@@ -6,9 +6,11 @@ is lenient about, but for blank lines, shows in what stands in the file:
 
     other or absent members  members that are not rows times columns, nulls that nobody logged
     no text in a text column fewer strings than the text columns have values
+    a space before a colon   more quotes than those members and strings have
     a lone surrogate         becomes a zero character
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +24,9 @@ from crbc_cli.tables import STEP_COLUMNS
 __all__ = ["STEP_ROLES", "Counts", "NotPlainError", "logged_nulls", "plain_fields"]
 
 _SAMPLE_BYTES = 1 << 18
-_QUOTE, _COLON, _BACKSLASH, _SPACE, _NUMBER = b'":\\ u'
+_QUOTE, _COLON, _SPACE, _BACKSLASH, _NUMBER = b'": \\u'
+_NAME = re.compile(r"(?!\*$|\^.*\$$)[ -!#-\-/-\[\]-~]+")
+"""ASCII without quotes, backslashes, dots and control characters, and no pattern of polars."""
 _KEY_END = _COLON << 8 | _QUOTE
 STEP_ROLES: dict[str, ReadRole] = {
     c.name: "value" if c.role == "text" or c.role == "any" else c.role for c in STEP_COLUMNS
@@ -50,7 +54,7 @@ def plain_fields(source: Source) -> dict[Field, set[type]]:
                 types.setdefault(name, set()).update(() if value is None else (type(value),))
     except InputError as error:
         raise NotPlainError from error
-    if not types or any('"' in n or "\\" in n or "." in n or not n.isascii() for n in types):
+    if not types or not all(map(_NAME.fullmatch, types)):
         raise NotPlainError
     fields = {}
     for name, found in types.items():
@@ -78,30 +82,40 @@ class Counts:
     """What stands in a file of JSON lines.
 
     Attributes:
-      members, strings: numbers of members and of those that are strings.
+      members, strings, quotes: numbers of members, of those that are strings, and of the quotes
+        around names and strings.
       escapes: whether a character is written as its number.
 
-    A key is what `":` follows, and a string that is a member's value stands behind that; inside a
-    string the quote is escaped.
+    A key is what `":` follows, and a string that is a member's value stands behind that. Members
+    that are written in another way have quotes too.
     """
 
     members: int = 0
     strings: int = 0
+    quotes: int = 0
     escapes: bool = False
 
     def add(self, block: bytes) -> None:
         """Counts in whole lines."""
         import numpy as np
 
-        text = np.frombuffer(block, np.uint8)
-        if b"\\" in block and not self.escapes:
+        if b"\\" in block:
+            block = block.replace(b"\\\\", b"__")
+            text = np.frombuffer(block, np.uint8)
             after = text.take(np.flatnonzero(text == _BACKSLASH) + 1, mode="clip")
-            self.escapes = bool((after == _NUMBER).any())
+            self.escapes = self.escapes or bool((after == _NUMBER).any())
+            block = block.replace(b'\\"', b"__")
+        text = np.frombuffer(block, np.uint8)
+        self.quotes += int(np.count_nonzero(text == _QUOTE))
         for odd in (0, 1):
             pairs = text[odd : odd + (len(text) - odd) // 2 * 2].view("<u2")
             ends = np.flatnonzero(pairs == _KEY_END) * 2 + odd
-            ends = ends[text[ends - 1] != _BACKSLASH]
             self.members += len(ends)
             first, second = (text.take(ends + step, mode="clip") for step in (2, 3))
             strings = (first == _QUOTE) | ((first == _SPACE) & (second == _QUOTE))
             self.strings += int(np.count_nonzero(strings))
+
+    def are_those_of(self, members: int, strings: int) -> bool:
+        """Whether there are so many members and strings, and nothing else."""
+        quotes = 2 * (members + strings)
+        return (self.members, self.strings, self.quotes) == (members, strings, quotes)

@@ -17,7 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-__all__ = ["locked", "remove_unlocked", "scratch_folder", "sweep_scratch", "unfinished"]
+__all__ = [
+    "locked",
+    "remove_all",
+    "remove_unlocked",
+    "scratch_folder",
+    "sweep_scratch",
+    "unfinished",
+]
 
 _PREFIX = "crbc-"
 _LOCK = "lock"
@@ -86,6 +93,13 @@ def unfinished(path: Path) -> Iterator[IO[bytes]]:
 def _remove_unfinished() -> None:
     for path in [*_unfinished]:
         path.unlink(missing_ok=True)
+
+
+def remove_all() -> None:
+    """Removes every temporary file of this program, which is about to end."""
+    _remove_unfinished()
+    if _made_folder.cache_info().currsize:
+        shutil.rmtree(_made_folder(), ignore_errors=True)
 
 
 def sweep_scratch() -> None:

@@ -132,8 +132,7 @@ class Straight:
                 raise NotPlainError
             if self.schema[field.name] == pl.String:
                 strings += rows - nulls[field.name]
-        members = rows * len(self.fields)
-        if (counts.members, counts.strings) != (members, strings):
+        if not counts.are_those_of(rows * len(self.fields), strings):
             raise NotPlainError
         if counts.escapes and _holds_zero(path, self.schema):
             raise NotPlainError

@@ -58,17 +58,19 @@ class Whole:
         fields = [*plain_fields(self.source)]
         nulls = dict.fromkeys((f.name for f in fields), 0)
         counts = Counts()
-        rows = yield from self._plain_pieces(fields, nulls, counts)
-        if self.report.torn is not None or counts.members != rows * len(fields):
+        rows, texts = yield from self._plain_pieces(fields, nulls, counts)
+        strings = sum(rows - nulls[name] for name in texts)
+        if self.report.torn is not None or not counts.are_those_of(rows * len(fields), strings):
             raise NotPlainError
         if not logged_nulls(self.source, {name: n for name, n in nulls.items() if n}):
             raise NotPlainError
 
     def _plain_pieces(
         self, fields: Sequence[Field], nulls: dict[str, int], counts: Counts
-    ) -> Generator[pl.DataFrame, None, int]:
-        """Pieces of one schema; counts nulls of each column, returns the number of rows."""
-        rows, schema = 0, None
+    ) -> Generator[pl.DataFrame, None, tuple[int, list[str]]]:
+        """Pieces of one schema; counts nulls of each column, returns the number of rows and the
+        columns of text."""
+        rows, schema = 0, pl.Schema()
         try:
             for batch in jsonl.read(self.source, fields, False, self.report, counts.add):
                 frame = batch.frame.collect()
@@ -86,7 +88,7 @@ class Whole:
                 yield frame
         except InputError as error:
             raise NotPlainError from error
-        return rows
+        return rows, [name for name, dtype in schema.items() if dtype == pl.String]
 
     def _batches(self) -> Iterator[pl.DataFrame]:
         import pyarrow as pa

@@ -154,6 +154,8 @@ def _laid_out(
     deepest = max((n for n in number if n >= 0), key=lambda n: (column[n], -n), default=None)
     if deepest is not None:
         joined += [(number[deepest], number[n]) for n in number if n < 0]
+    if not joined:  # no anchor, so nothing but boundaries at most
+        return {n: (float(n), 0.0) for n in number.values()}, []
     [(placed, _, _, segments)] = from_edges(
         list(dict.fromkeys(joined)),
         minimum_length=1,
