@@ -266,4 +266,5 @@ def _run(
                 stream.progress(f"{number} of {counted(outputs, 'output')}")
     if totals.conflicts.rate is not None:
         done.notes.say("conflict_rate", totals.conflicts.told)
+    totals.tell_worthless(stream.job.methods, done.notes)
     return replace(done, rows=totals.rows, groups=totals.groups, rollouts=totals.rollouts)

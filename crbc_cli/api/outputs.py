@@ -49,8 +49,8 @@ def filter_log(
     inputs: str | Sequence[str],
     output: str | None = None,
     *,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+    keep: str | Sequence[str] = (),
     force: bool = False,
     settings: Settings | None = None,
     clock: Clock | None = None,
@@ -62,7 +62,7 @@ def filter_log(
     Args:
       inputs: logs.
       output: a file, `-`, a folder, or None for `NAME.filtered.SUFFIX` beside each input.
-      drop: group statuses and reasons whose rows go, or
+      drop: group statuses and reasons whose rows go (several in a string: commas between), or
       keep: those whose rows alone stay.
       force: replace existing outputs.
       settings, **options: as for `annotate`.
@@ -70,7 +70,7 @@ def filter_log(
       CrbcError: see `crbc_cli.errors`; nothing is left half-written.
     """
     settings, clock = settings or Settings.from_flat(options), clock or Clock()
-    notes, selection = notes or Notes(), Selection.of(drop, keep)
+    notes, selection = notes or Notes(), Selection.of(_listed(drop), _listed(keep))
     sources = open_logs(inputs, settings.log, notes)
     plans = plan_filtered(sources, output, force, not sys.stdout.isatty())
     done = Filtered([plan.target.name for plan in plans])
@@ -93,6 +93,10 @@ def filter_log(
                 skip_bad_lines=settings.log.skip_bad_lines,
             )
     return done
+
+
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else names
 
 
 def _split(

@@ -37,12 +37,16 @@ def credit_in_memory(
     anchor_id = bool(options.pop("anchor_id", False))
     settings = Settings.from_flat(options)
     try:
-        frame = pl.from_arrow(table)
+        frame = table if isinstance(table, pl.DataFrame) else pl.from_arrow(table)
     except pl.exceptions.PolarsError as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"its columns cannot be taken ({reason})", "<table>") from error
+    except (TypeError, ValueError):
+        frame = None
     if not isinstance(frame, pl.DataFrame):
-        raise TypeError("credit() takes a pyarrow.Table")
+        raise InputError(
+            f"is a {type(table).__name__}", "<table>", "give credit() a pyarrow.Table or its like"
+        )
     source = Source("<table>", Path(), "memory", frame=frame)
     reader = Reader.open([source], settings, Clock(), Notes())
     settings = reader.settings

@@ -1,5 +1,6 @@
 """One piece of a log -> its rows of the credit table: a pure function that can run anywhere."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,7 @@ from crbc_cli.methods.registry import Chosen, parse_methods
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
 from crbc_cli.process.quality import Conflicts
+from crbc_cli.tables import GROUP_STATUSES
 
 __all__ = ["Done", "Job", "Totals", "work"]
 
@@ -90,12 +92,16 @@ class Totals:
       counted: while groups were arranged.
       growth: of the anchors' lengths.
       conflicts: behind the conflict rate.
+      statuses: groups by status.
+      credited: rows with step credit other than 0, by any method.
       rows, groups, rollouts: sizes.
     """
 
     counted: Counted = field(default_factory=Counted)
     growth: Growth = field(default_factory=Growth)
     conflicts: Conflicts = field(default_factory=Conflicts)
+    statuses: Counter[str] = field(default_factory=Counter)
+    credited: int = 0
     rows: int = 0
     groups: int = 0
     rollouts: int = 0
@@ -109,9 +115,26 @@ class Totals:
     def add_sizes(self, other: "Totals") -> None:
         """Adds sizes and the conflict rate of another part or output."""
         self.conflicts += other.conflicts
+        self.statuses += other.statuses
+        self.credited += other.credited
         self.rows += other.rows
         self.groups += other.groups
         self.rollouts += other.rollouts
+
+    def tell_worthless(self, methods: Sequence[Chosen], notes: Notes) -> None:
+        """Says so where the credit of a whole run is 0."""
+        if self.statuses and not self.statuses["ok"]:
+            each = ", ".join(f"{n} {status}" for status, n in self.statuses.most_common())
+            notes.say(
+                "no_contrast",
+                f"no group has rollouts that ended differently ({each}): all advantages are 0 or "
+                "null; see crbc check",
+            )
+        elif self.rows and not self.credited and any(m.method.kind == "step" for m in methods):
+            notes.say(
+                "no_step_credit",
+                "no step has credit: at no anchor do actions differ in value; see crbc check",
+            )
 
     def tell(self, settings: Settings, notes: Notes) -> None:
         """Says what was inferred and tolerated in one part of the run.
@@ -162,6 +185,13 @@ def work(slab: Slab, job: Job) -> Done:
         if job.solve:
             numbers = estimate(log, job.methods, clock, chunk_rows=job.chunk_rows)
             totals.conflicts = numbers.conflicts
+            counts = np.bincount(log.outcomes.group_status, minlength=len(GROUP_STATUSES))
+            found = zip(GROUP_STATUSES, counts.tolist(), strict=True)
+            totals.statuses = Counter({status: n for status, n in found if n})
+            totals.credited = sum(
+                int(np.count_nonzero(np.abs(each.step_credit) > 0))
+                for each in numbers.methods.values()
+            )
             with clock("combine"):
                 table = table_of(log, numbers)
                 if job.shape is not None:

@@ -93,12 +93,17 @@ class Tally:
             raise IdentityError(
                 f"{steps} twice with different content, first {self.clash_first}",
                 "; ".join(self.clash_places),
-                "add the column that tells them apart with --key, or choose with "
-                "--on-duplicate first|last",
+                "if rollout_id is used twice, name the column that tells rollouts apart with --map "
+                "rollout_id=COLUMN (draws of a task: --key COLUMN); if steps restart, use "
+                "--order-by file; or choose with --on-duplicate first|last",
             )
         if self.copies:
-            repeats = counted(self.copies, "row repeats", "rows each repeat")
-            notes.say("duplicates", f"{repeats} an earlier row and counts once")
+            repeats = counted(
+                self.copies,
+                "row repeats an earlier row and counts once",
+                "rows repeat earlier rows and count once",
+            )
+            notes.say("duplicates", repeats)
         if self.discarded:
             notes.say(
                 "discarded",

@@ -111,8 +111,9 @@ _CODES = (
         "conflicting_rows",
         "problem",
         "a step occurs twice in a rollout with different content; checked with the first",
-        "rollout ids are used twice: add the column that tells them apart with --key, or choose "
-        "with --on-duplicate first|last",
+        "rollout ids are used twice (name the column that tells rollouts apart with --map "
+        "rollout_id=COLUMN, or draws of a task with --key) or steps restart (--order-by file); or "
+        "choose with --on-duplicate first|last",
     ),
     Code(
         "duplicate_rows",
