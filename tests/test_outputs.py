@@ -553,3 +553,25 @@ def test_lone_rollouts_are_told_where_half_the_groups_hold_one(tmp_path: Path) -
     assert "4 of 4 groups hold one rollout" in crbc("annotate", log).stderr
     assert files(tmp_path) == ["log.credit.parquet", "log.json"]
     assert "hold one rollout" not in crbc("annotate", GOLDEN, "-o", "-").stderr
+
+
+def test_a_run_without_any_credit_says_so(tmp_path: Path) -> None:
+    """No contrast between rollouts, or none between actions; nothing where there is some."""
+    log = tmp_path / "log.jsonl"
+    told = {}
+    for name, change in {
+        "ok": {},
+        "failed": {"success": False},
+        "alone": {"observation": None},
+    }.items():
+        rows = golden_rows()
+        for number, row in enumerate(rows):
+            row |= change
+            if name == "alone":
+                row["observation"] = f"place {number}"
+        log.write_bytes(jsonl(rows))
+        told[name] = crbc("annotate", log, "-o", "-", "--to", "csv").stderr
+    assert "note: no group has rollouts that ended differently (1 all_fail)" in told["failed"]
+    assert "note: no step has credit: at no anchor do actions differ" in told["alone"]
+    assert "no step has credit" not in told["ok"] + told["failed"]
+    assert "ended differently" not in told["ok"] + told["alone"]

@@ -451,3 +451,17 @@ def test_a_page_can_be_piped() -> None:
     ended = crbc("explain", GOLDEN, "-o", "-")
     assert ended.code == 0
     assert ended.text.startswith("<!doctype html>")
+
+
+def test_a_group_without_anchors_is_drawn(tmp_path: Path) -> None:
+    """Unscored beside a good one, or without any observation."""
+    rows = golden_rows() + [
+        row | {"group_id": "other", "success": None, "observation": None} for row in golden_rows()
+    ]
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(jsonl(rows))
+    assert crbc("report", log, "-o", tmp_path / "r.html").code == 0
+    for suffix in ("html", "svg"):
+        picture = tmp_path / f"g.{suffix}"
+        assert crbc("explain", log, "--group", "other", "-o", picture).code == 0
+        assert picture.stat().st_size

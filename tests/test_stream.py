@@ -250,7 +250,7 @@ def test_remarks_are_those_of_the_whole_log(suffix: str, mixed: bool, tmp_path: 
     parquet(rows, log) if suffix == "parquet" else log.write_bytes(jsonl(rows))
     whole = remarks(log, "--chunk-rows", 10**6)
     assert {line.split(":")[0] for line in whole} == {"note", "warning"}
-    assert any("rows each repeat" in line for line in whole)
+    assert any("rows repeat earlier rows" in line for line in whole)
     assert any("2 rollouts have no outcome" in line for line in whole)
     assert remarks(log, "--chunk-rows", 1, "--threads", 3) == whole
 

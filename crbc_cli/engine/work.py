@@ -123,7 +123,9 @@ class Totals:
 
     def tell_worthless(self, methods: Sequence[Chosen], notes: Notes) -> None:
         """Says so where the credit of a whole run is 0."""
-        if self.statuses and not self.statuses["ok"]:
+        if not self.statuses.keys() - {"singleton"}:  # said while groups were found
+            return
+        if not self.statuses["ok"]:
             each = ", ".join(f"{n} {status}" for status, n in self.statuses.most_common())
             notes.say(
                 "no_contrast",
