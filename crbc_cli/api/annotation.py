@@ -254,7 +254,8 @@ def _run(
             if isinstance(found, CrbcError):
                 if not keep_going:
                     raise found
-                done.failed.update((plan.target.name, str(found)) for plan in unit.plans)
+                for name in (plan.target.name for plan in unit.plans):
+                    done.failed[name] = str(found).removeprefix(f"{name}: ")
                 continue
             totals.add_sizes(found)
             if stream.sinks is not None:

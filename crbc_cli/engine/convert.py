@@ -11,30 +11,23 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from crbc_cli.engine.joining import concatenated, within_64_bits
+from crbc_cli.engine.joining import within_64_bits
 from crbc_cli.engine.output import OutputPlan
 from crbc_cli.engine.provenance import provenance
-from crbc_cli.errors import ColumnError, OutputError
-from crbc_cli.logs.columns import Field, ReadRole, conform
+from crbc_cli.engine.step_rows import NEEDED, step_rows
+from crbc_cli.errors import OutputError
 from crbc_cli.logs.formats.parquet import JSON_COLUMNS
-from crbc_cli.logs.missing import missing_columns
 from crbc_cli.logs.plainness import NotPlainError
-from crbc_cli.logs.read import read
 from crbc_cli.logs.sources import Source, refuse_changed
 from crbc_cli.logs.straight import Straight
-from crbc_cli.logs.tolerated import tell_report
-from crbc_cli.logs.whole import Whole
 from crbc_cli.logs.write import open_table, table_metadata
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
-from crbc_cli.tables import STEP_COLUMNS
 
 __all__ = ["Converted", "convert_logs"]
 
 _BLOCK_ROWS = 1 << 15
 _AHEAD = 4
-_STRICT = ("id", "integer", "flag")
-_NAMES = [c.name for c in STEP_COLUMNS]
 _Stamps = Mapping[Source, tuple[int, int, int]]
 
 
@@ -89,7 +82,7 @@ def _straight(plan: OutputPlan, settings: Settings) -> Straight | None:
         return None
     changed = settings.log.map or settings.log.infers_groups
     straight = None if changed else Straight.of(plan.sources[0])
-    absent = {*_NEEDED} - {*(straight.schema if straight else ())}
+    absent = {*NEEDED} - {*(straight.schema if straight else ())}
     return None if absent else straight
 
 
@@ -143,7 +136,7 @@ def _write(
             beside.submit(getattr, source, "digest")
         pending: deque[Future[None]] = deque()
         for source in plan.sources:
-            for frame in _step_rows(source, settings, notes, json_columns, plain=plain):
+            for frame in step_rows(source, settings, notes, json_columns, plain=plain):
                 if len(plan.sources) > 1 and "source_file" not in frame.columns:
                     frame = frame.with_columns(pl.lit(source.name).alias("source_file"))
                 rows += frame.height
@@ -168,144 +161,6 @@ def _wait(pending: "deque[Future[None]]", most: int) -> None:
     """Until no more than `most` pieces wait to be written."""
     while len(pending) > most:
         pending.popleft().result()
-
-
-def _step_rows(
-    source: Source, settings: Settings, notes: Notes, json_columns: set[str], *, plain: bool
-) -> Iterator[pl.DataFrame]:
-    """One input's rows with the step table's columns and types."""
-    whole = Whole(source, settings.log.skip_bad_lines)
-    quick = plain and source.container == "jsonl"
-    inferred = _inferred(source, settings, notes) if settings.log.infers_groups else None
-    start = 0
-    for frame in whole.plain_frames() if quick else whole.frames():
-        json_columns |= whole.json_columns
-        frame = _renamed(frame, source, settings, json_columns)
-        if not quick and source.container == "jsonl":
-            frame = _as_read(frame, source, settings, json_columns)
-        if inferred is not None:
-            frame = _regrouped(frame, inferred.slice(start, frame.height))
-        yield _conformed(frame, source, settings, start)
-        start += frame.height
-    tell_report(source.name, whole.report, notes)
-
-
-def _as_read(
-    frame: pl.DataFrame, source: Source, settings: Settings, json_columns: set[str]
-) -> pl.DataFrame:
-    """All rows of JSON lines, with columns whose types drift as every other command reads them."""
-    drifting = [
-        Field(c.name, c.name, c.role, lenient=c.role == "number")
-        for c in STEP_COLUMNS
-        if c.role in ("id", "integer", "flag", "number")
-        and c.name in json_columns
-        and c.name not in settings.log.column_map
-    ]
-    if not drifting:
-        return frame
-    skip = settings.log.skip_bad_lines
-    report = Whole(source, skip).report
-    pieces = [
-        batch.frame.collect()
-        for batch in read(source, drifting, skip_bad_lines=skip, report=report)
-    ]
-    found = [f.name for f in drifting if all(f.name in piece.columns for piece in pieces)]
-    rows = concatenated([piece.select(found) for piece in pieces], [source.name])
-    json_columns -= set(found)
-    return frame.with_columns(rows[name] for name in found)
-
-
-def _inferred(source: Source, settings: Settings, notes: Notes) -> pl.DataFrame:
-    """`group_id` of each row by the rule that is asked for, and `rollout_id` and `step` where the
-    log has none, as `annotate` has them.
-
-    Raises:
-      ColumnError: a column that tells groups apart is missing or cannot be one.
-      IdentityError: a stride's block holds two prompts.
-    """
-    from crbc_cli.engine.load import identity_fields  # and with it all that makes anchors
-    from crbc_cli.rollouts.inference import infer_groups
-    from crbc_cli.rollouts.tally import Tally
-
-    log, renamed = settings.log, settings.log.column_map
-    fields = identity_fields(settings, lambda name: renamed.get(name, name))
-    fields.append(Field("reply_key", renamed.get("observation", "observation"), "value"))
-    whole = Whole(source, log.skip_bad_lines)
-    pieces = []
-    for batch in read(source, fields, skip_bad_lines=log.skip_bad_lines, report=whole.report):
-        frame = batch.frame.collect()
-        found = [f for f in fields if f.name in frame.columns]
-        pieces.append(pl.DataFrame([conform(frame[f.name], f, batch.where) for f in found]))
-    rows = concatenated(pieces, [source.name])
-    missing = [f for f in fields if f.required and f.name not in rows.columns]
-    if missing:
-        raise missing_columns(source, missing)
-    if "reply_key" not in rows.columns:
-        rows = rows.with_columns(pl.lit(None, pl.String).alias("reply_key"))
-    logged, tally = set(rows.columns), Tally()
-    rows = rows.with_columns(pl.col("reply_key").hash(), pl.lit(0, pl.UInt32).alias("source"))
-    rows = infer_groups(rows, log, source.where, tally)
-    if tally.rows_are_rollouts:
-        notes.say("rows_are_rollouts", "no rollout_id: each row is one rollout of one step")
-    return rows.select("group_id", *({"rollout_id", "step"} - logged))
-
-
-def _regrouped(frame: pl.DataFrame, inferred: pl.DataFrame) -> pl.DataFrame:
-    """The rows with what was inferred; a `group_id` that says something keeps another name."""
-    if "group_id" in frame.columns:
-        told = frame["group_id"].cast(pl.String).fill_null("").n_unique() > 1
-        frame = frame.rename({"group_id": "logged_group_id"}) if told else frame.drop("group_id")
-    return pl.concat([frame, inferred], how="horizontal")
-
-
-def _renamed(
-    frame: pl.DataFrame, source: Source, settings: Settings, json_columns: set[str]
-) -> pl.DataFrame:
-    """Columns that --map names under their canonical names."""
-    roles = {c.name: c.role for c in STEP_COLUMNS}
-    for name, column in settings.log.column_map.items():
-        if column in frame.columns:
-            frame = frame.drop(name, strict=False).rename({column: name})
-            continue
-        role: Any = roles.get(name, "value")
-        role = "value" if role in ("text", "any") else role
-        fields = [Field(name, column, role, True)]
-        report = Whole(source, settings.log.skip_bad_lines).report
-        batches = read(source, fields, skip_bad_lines=settings.log.skip_bad_lines, report=report)
-        pieces = [(batch.frame.collect(), batch.kinds) for batch in batches]
-        found = [(piece[name], kinds) for piece, kinds in pieces if name in piece.columns]
-        if len(found) < len(pieces) or not found:
-            raise missing_columns(source, fields)
-        if any(kinds.get(name) == "json" for _, kinds in found):
-            json_columns.add(name)
-        frame = frame.with_columns(pl.concat([series for series, _ in found]).alias(name))
-    return frame
-
-
-_NEEDED = ("group_id", "rollout_id", "step")
-
-
-def _conformed(frame: pl.DataFrame, source: Source, settings: Settings, start: int) -> pl.DataFrame:
-    absent = [name for name in _NEEDED if name not in frame.columns]
-    if absent and frame.width:
-        raise missing_columns(source, [Field(name, name, "id", True) for name in absent])
-    columns = []
-    for column in STEP_COLUMNS:
-        if column.name not in frame.columns:
-            continue
-        role: ReadRole = "value" if column.role == "text" or column.role == "any" else column.role
-        series = frame[column.name]
-        if role in ("flag", "number") and series.null_count() == len(series):
-            series = series.cast(pl.Null)  # nulls alone may have been taken for text
-        wanted = Field(column.name, column.name, role)
-        try:
-            series = conform(series, wanted, lambda row: source.where(start + row))
-        except ColumnError:
-            if role in _STRICT:
-                raise
-        columns.append(series)
-    rest = [frame[name] for name in frame.columns if name not in _NAMES]
-    return pl.DataFrame([*columns, *rest])
 
 
 def _lines(frame: pl.DataFrame, json_columns: set[str]) -> Iterator[bytes]:

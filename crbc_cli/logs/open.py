@@ -91,8 +91,14 @@ def _is_dump(path: Path, wanted: Format | None) -> bool:
         return False
     from crbc_cli.logs.formats.registry import recognise
 
-    dump = Dump(file_source(str(path)))
-    return recognise(dump) is not None if wanted is None else wanted.recognises(dump)
+    try:
+        dump = Dump(file_source(str(path)))
+        return recognise(dump) is not None if wanted is None else wanted.recognises(dump)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(
+            f"cannot be looked into ({reason})", str(path), "check its permissions"
+        ) from error
 
 
 def format_of(source: Source, options: LogOptions) -> tuple[Dump, Format | None]:
