@@ -552,6 +552,30 @@ def test_a_signal_leaves_no_temporary_file(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "o.csv").exists() == (tmp_path / "o.csv.meta.json").exists()
 
 
+def test_a_second_signal_ends_the_program_at_once(tmp_path: Path) -> None:
+    """Nothing is left even then, whatever the first one was waiting for."""
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(jsonl(golden_rows()) * 20_000)
+    command = [
+        sys.executable,
+        "-m",
+        "crbc_cli",
+        "convert",
+        str(log),
+        "-o",
+        str(tmp_path / "o.parquet"),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while process.poll() is None and not list(tmp_path.glob(".*.tmp")):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode in (0, 128 + signal.SIGTERM, 128 + signal.SIGINT)
+    assert b"Traceback" not in told
+    assert not list(tmp_path.glob(".*"))
+
+
 # --- mutations ------------------------------------------------------------------------------------
 
 
