@@ -127,7 +127,11 @@ def run_mutation(seed: int, tmp_path: Path) -> int:
             for line in path.read_text("utf-8").split("\n")[:-1]:
                 strict_json(line)
         elif path.suffix in (".parquet", ".csv"):
-            frame = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
+            frame = (
+                pl.read_parquet(path)
+                if path.suffix == ".parquet"
+                else pl.read_csv(path, ignore_errors=True)  # a logged 10**40
+            )
             logged = cs.by_name(*golden_rows()[0], "other", require_all=False)
             numbers = frame.select(cs.float() - logged)
             assert all(column.drop_nulls().is_finite().all() for column in numbers)
