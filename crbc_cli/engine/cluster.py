@@ -68,8 +68,8 @@ def connected(address: str, threads: int) -> Iterator["Cluster"]:
         try:
             yield cluster
         except SystemExit:
-            for end in ended_by:  # Ray raises its own, with another exit code
-                end()
+            if ended_by:  # Ray raises its own, with another exit code
+                raise ended_by[0] from None
             raise
         finally:
             shutdown()
@@ -89,8 +89,8 @@ class _BytesAlone:
         return len(text)
 
 
-def _begin(address: str, threads: int) -> list[Callable[[], None]]:
-    """Connects; returns a list that gets what a signal would do that ends the run.
+def _begin(address: str, threads: int) -> list[BaseException]:
+    """Connects; returns a list that gets what a signal raises that ends the run.
 
     Raises:
       EngineError: there is no cluster.
@@ -117,12 +117,15 @@ def _begin(address: str, threads: int) -> list[Callable[[], None]]:
         raise EngineError(
             f"no Ray cluster at {address} ({line})", todo="check --ray-address"
         ) from error
-    ended_by: list[Callable[[], None]] = []
+    ended_by: list[BaseException] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        if callable(before):
-            ended_by.append(lambda: before(number, None))
-            before(number, frame)
+        try:
+            if callable(before):
+                before(number, frame)
+        except BaseException as raised:
+            ended_by.append(raised)
+            raise
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, end if callable(before) else before)
