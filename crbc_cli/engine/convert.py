@@ -16,6 +16,7 @@ from crbc_cli.engine.output import OutputPlan
 from crbc_cli.engine.provenance import provenance
 from crbc_cli.engine.step_rows import NEEDED, step_rows
 from crbc_cli.errors import OutputError
+from crbc_cli.logs.encode import Compression
 from crbc_cli.logs.formats.parquet import JSON_COLUMNS
 from crbc_cli.logs.plainness import NotPlainError
 from crbc_cli.logs.sources import Source, refuse_changed
@@ -28,6 +29,7 @@ __all__ = ["Converted", "convert_logs"]
 
 _BLOCK_ROWS = 1 << 15
 _AHEAD = 4
+_COMPRESSION: Compression = "snappy"  # what is written is read next, so time goes before size
 _Stamps = Mapping[Source, tuple[int, int, int]]
 
 
@@ -99,7 +101,7 @@ def _write_straight(
 
     with ThreadPoolExecutor(1) as beside, plan.target.open() as stream:
         beside.submit(import_module, "pyarrow.parquet")  # takes a while and is needed at the end
-        rows = straight.write(stream, _BLOCK_ROWS, metadata)
+        rows = straight.write(stream, _BLOCK_ROWS, metadata, _COMPRESSION)
         refuse_changed(stamps)
     done.rows += rows
     done.columns = list(straight.schema)
@@ -128,7 +130,7 @@ def _write(
     json_columns: set[str] = set()
     schema: pl.Schema | None = None
     with (
-        open_table(plan.target, _BLOCK_ROWS) as writer,
+        open_table(plan.target, _BLOCK_ROWS, _COMPRESSION) as writer,
         ThreadPoolExecutor(1) as beside,  # encodes pieces while the next are read
     ):
         beside.submit(import_module, "pyarrow.parquet")

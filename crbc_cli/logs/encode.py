@@ -11,12 +11,13 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO, Protocol
+from typing import IO, Literal, Protocol
 
 import polars as pl
 
-__all__ = ["BLOCK_ROWS", "Encoder", "encoder", "parquet_metadata"]
+__all__ = ["BLOCK_ROWS", "Compression", "Encoder", "encoder", "parquet_metadata"]
 
+Compression = Literal["zstd", "snappy"]
 BLOCK_ROWS = 1 << 18
 _TEXT_ROWS = 1 << 15
 _IN_MEMORY = 1 << 26
@@ -36,12 +37,17 @@ class Encoder(Protocol):
 
 
 def encoder(
-    kind: str, stream: IO[bytes], first: pl.DataFrame, block_rows: int = BLOCK_ROWS
+    kind: str,
+    stream: IO[bytes],
+    first: pl.DataFrame,
+    block_rows: int = BLOCK_ROWS,
+    compression: Compression = "zstd",
 ) -> Encoder:
-    """An encoder for tables with the schema of `first`, in blocks of `block_rows` rows."""
+    """An encoder for tables with the schema of `first`, in blocks of `block_rows` rows, Parquet
+    with this compression."""
     match kind:
         case "parquet":
-            return _Parquet(stream, first, block_rows)
+            return _Parquet(stream, first, block_rows, compression)
         case "arrow":
             return _Arrow(stream, first, block_rows)
         case "csv":
@@ -79,7 +85,9 @@ class _Parquet:
     """Row groups of one block each. Deltas suit ids and counts, and zstd's lowest level costs a
     third less time than the third for about as many bytes."""
 
-    def __init__(self, stream: IO[bytes], first: pl.DataFrame, block_rows: int) -> None:
+    def __init__(
+        self, stream: IO[bytes], first: pl.DataFrame, block_rows: int, compression: Compression
+    ) -> None:
         import pyarrow.parquet as pq
 
         self._empty = first.clear()
@@ -88,8 +96,8 @@ class _Parquet:
         self._writer = pq.ParquetWriter(
             stream,
             self._empty.to_arrow(compat_level=self._level).schema,
-            compression="zstd",
-            compression_level=1,
+            compression=compression,
+            compression_level=1 if compression == "zstd" else None,
             use_dictionary=[n for n, t in names.items() if not t.is_numeric()],
             write_statistics=[n for n, t in names.items() if t != pl.String or n.endswith("_id")],
             column_encoding={n: "DELTA_BINARY_PACKED" for n, t in names.items() if t.is_integer()},

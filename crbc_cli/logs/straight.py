@@ -9,7 +9,7 @@ from typing import IO, Any
 import polars as pl
 
 from crbc_cli.logs.columns import Field, ReadRole
-from crbc_cli.logs.encode import parquet_metadata
+from crbc_cli.logs.encode import Compression, parquet_metadata
 from crbc_cli.logs.formats.lines import blocks
 from crbc_cli.logs.plainness import (
     STEP_ROLES,
@@ -75,7 +75,11 @@ class Straight:
         return None if None in schema.values() or not schema else cls(source, fields, schema)
 
     def write(
-        self, stream: IO[bytes], group_rows: int, metadata: Callable[[], Mapping[str, str]]
+        self,
+        stream: IO[bytes],
+        group_rows: int,
+        metadata: Callable[[], Mapping[str, str]],
+        compression: Compression = "zstd",
     ) -> int:
         """Writes all rows to a new file.
 
@@ -83,6 +87,7 @@ class Straight:
           stream: the file; it has a name.
           group_rows: rows of a row group.
           metadata: asked for once all rows are written.
+          compression: of the columns.
         Returns:
           Number of rows.
         Raises:
@@ -107,8 +112,7 @@ class Straight:
                 rows = pl.scan_ndjson(place, schema=self.schema).with_columns(flags)
                 rows.sink_parquet(
                     stream,
-                    compression="zstd",
-                    compression_level=1,
+                    compression=compression,
                     row_group_size=group_rows,
                     metadata=lambda context: described(),
                 )

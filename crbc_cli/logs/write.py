@@ -18,7 +18,7 @@ import polars as pl
 
 from crbc_cli.errors import OptionError, OutputError
 from crbc_cli.logs.columns import holds_bytes
-from crbc_cli.logs.encode import BLOCK_ROWS, Encoder, encoder
+from crbc_cli.logs.encode import BLOCK_ROWS, Compression, Encoder, encoder
 from crbc_cli.logs.scratch import remove_unlocked, unfinished
 
 __all__ = [
@@ -235,12 +235,18 @@ class TableWriter:
     """One table, written as its rows come; bytes do not depend on how they come."""
 
     def __init__(
-        self, target: Target, stream: IO[bytes], note: IO[bytes] | None, block_rows: int
+        self,
+        target: Target,
+        stream: IO[bytes],
+        note: IO[bytes] | None,
+        block_rows: int,
+        compression: Compression,
     ) -> None:
         self._target = target
         self._stream = stream
         self._note = note
         self._block_rows = block_rows
+        self._compression = compression
         self._encoder: Encoder | None = None
 
     def write(self, frame: pl.DataFrame) -> None:
@@ -252,7 +258,9 @@ class TableWriter:
         if self._encoder is None or self._target.format == "jsonl":
             _refuse_types(frame.schema, self._target)
         if self._encoder is None:
-            self._encoder = encoder(self._target.format, self._stream, frame, self._block_rows)
+            self._encoder = encoder(
+                self._target.format, self._stream, frame, self._block_rows, self._compression
+            )
         self._encoder.write(frame)
 
     def line(self, line: bytes) -> None:
@@ -285,15 +293,17 @@ def table_metadata(metadata: Mapping[str, Any], more: Mapping[str, str]) -> dict
 
 
 @contextmanager
-def open_table(target: Target, block_rows: int = BLOCK_ROWS) -> Iterator[TableWriter]:
+def open_table(
+    target: Target, block_rows: int = BLOCK_ROWS, compression: Compression = "zstd"
+) -> Iterator[TableWriter]:
     """A writer for `target`, which appears under its name only when finished; rows of Parquet and
-    Arrow are encoded `block_rows` at a time.
+    Arrow are encoded `block_rows` at a time, Parquet with this compression.
 
     Raises:
       OutputError: it cannot be written.
     """
     with _opened(target) as (stream, note):
-        writer = TableWriter(target, stream, note, block_rows)
+        writer = TableWriter(target, stream, note, block_rows, compression)
         try:
             yield writer
         finally:
