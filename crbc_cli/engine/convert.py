@@ -101,8 +101,10 @@ def _write_straight(
 
     with ThreadPoolExecutor(1) as beside, plan.target.open() as stream:
         beside.submit(import_module, "pyarrow.parquet")  # takes a while and is needed at the end
-        rows = straight.write(stream, _BLOCK_ROWS, metadata, _COMPRESSION)
-        refuse_changed(stamps)
+        try:
+            rows = straight.write(stream, _BLOCK_ROWS, metadata, _COMPRESSION)
+        finally:
+            refuse_changed(stamps)  # also where an input cut short looks like a failed write
     done.rows += rows
     done.columns = list(straight.schema)
 

@@ -79,7 +79,7 @@ class Straight:
         stream: IO[bytes],
         group_rows: int,
         metadata: Callable[[], Mapping[str, str]],
-        compression: Compression = "zstd",
+        compression: Compression,
     ) -> int:
         """Writes all rows to a new file.
 
