@@ -11,20 +11,19 @@ is lenient about, but for blank lines, shows in what stands in the file:
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from crbc_cli.errors import InputError
 from crbc_cli.logs.columns import Field, ReadRole
-from crbc_cli.logs.formats.lines import LineReport, blocks, decode_lines
+from crbc_cli.logs.formats.lines import LineReport, decode_lines
 from crbc_cli.logs.sources import Source
 from crbc_cli.tables import STEP_COLUMNS
 
-__all__ = ["STEP_ROLES", "Counts", "NotPlainError", "logged_nulls", "plain_fields"]
+__all__ = ["STEP_ROLES", "Counts", "NotPlainError", "plain_fields"]
 
 _SAMPLE_BYTES = 1 << 18
-_QUOTE, _COLON, _SPACE, _BACKSLASH, _NUMBER = b'": \\u'
+_QUOTE, _COLON, _SPACE, _BACKSLASH, _NUMBER, _NULL = b'": \\un'
 _NAME = re.compile(r"(?!\*$|\^.*\$$)[ -!#-\-/-\[\]-~]+")
 """ASCII without quotes, backslashes, dots and control characters, and no pattern of polars."""
 _KEY_END = _COLON << 8 | _QUOTE
@@ -65,18 +64,6 @@ def plain_fields(source: Source) -> dict[Field, set[type]]:
     return fields
 
 
-def logged_nulls(source: Source, nulls: Mapping[str, int]) -> bool:
-    """Whether each null of these columns stands in the file, none for an absent member."""
-    if not nulls:
-        return True
-    patterns = {n: (f'"{n}":null'.encode(), f'"{n}": null'.encode()) for n in nulls}
-    found = dict.fromkeys(nulls, 0)
-    for block in blocks(source):
-        for name, both in patterns.items():
-            found[name] += sum(map(block.count, both))
-    return found == nulls
-
-
 @dataclass
 class Counts:
     """What stands in a file of JSON lines.
@@ -84,12 +71,14 @@ class Counts:
     Attributes:
       members, strings, quotes: numbers of members, of those that are strings, and of the quotes
         around names and strings.
+      nulls: of each known member, how many of it are null.
       escapes: whether a character is written as its number.
 
     A key is what `":` follows, and a string that is a member's value stands behind that. Members
     that are written in another way have quotes too.
     """
 
+    nulls: dict[str, int]
     members: int = 0
     strings: int = 0
     quotes: int = 0
@@ -114,6 +103,13 @@ class Counts:
             first, second = (text.take(ends + step, mode="clip") for step in (2, 3))
             strings = (first == _QUOTE) | ((first == _SPACE) & (second == _QUOTE))
             self.strings += int(np.count_nonzero(strings))
+            null = ends[(first == _NULL) | ((first == _SPACE) & (second == _NULL))]
+            for name in self.nulls if len(null) else ():
+                key = np.frombuffer(f'"{name}'.encode(), np.uint8)
+                before = text.take(null[:, None] + np.arange(-len(key), 0), mode="clip")
+                named = (before == key).all(axis=1)
+                self.nulls[name] += int(np.count_nonzero(named))
+                null = null[~named]
 
     def are_those_of(self, members: int, strings: int) -> bool:
         """Whether there are so many members and strings, and nothing else."""

@@ -15,7 +15,6 @@ from crbc_cli.logs.plainness import (
     STEP_ROLES,
     Counts,
     NotPlainError,
-    logged_nulls,
     plain_fields,
 )
 from crbc_cli.logs.sources import Source
@@ -100,7 +99,7 @@ class Straight:
         ]
         empty = pl.DataFrame(schema=self.schema).with_columns(flags)
         with ThreadPoolExecutor(1) as beside:
-            scan = beside.submit(_scan, self.source)
+            scan = beside.submit(_scan, self.source, [*self.schema])
 
             def described() -> dict[str, str]:
                 self.source.note_digest(scan.result()[1])
@@ -140,16 +139,16 @@ class Straight:
             raise NotPlainError
         if counts.escapes and _holds_zero(path, self.schema):
             raise NotPlainError
-        if not logged_nulls(self.source, {name: n for name, n in nulls.items() if n}):
+        if counts.nulls != nulls:
             raise NotPlainError
         return rows
 
 
-def _scan(source: Source) -> tuple[Counts, str]:
+def _scan(source: Source, names: Sequence[str]) -> tuple[Counts, str]:
     """(what stands in a file, its digest), in one go."""
     import xxhash
 
-    counts, digest = Counts(), xxhash.xxh3_128()
+    counts, digest = Counts(dict.fromkeys(names, 0)), xxhash.xxh3_128()
     for block in blocks(source, _SCAN_BYTES):
         counts.add(block)
         digest.update(block)

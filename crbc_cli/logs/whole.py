@@ -11,7 +11,7 @@ from crbc_cli.logs.columns import Field
 from crbc_cli.logs.formats import jsonl, parquet
 from crbc_cli.logs.formats.jsonl import LineReport
 from crbc_cli.logs.passthrough import typed_members
-from crbc_cli.logs.plainness import Counts, NotPlainError, logged_nulls, plain_fields
+from crbc_cli.logs.plainness import Counts, NotPlainError, plain_fields
 from crbc_cli.logs.sources import Source
 
 __all__ = ["Whole"]
@@ -57,12 +57,12 @@ class Whole:
         """
         fields = [*plain_fields(self.source)]
         nulls = dict.fromkeys((f.name for f in fields), 0)
-        counts = Counts()
+        counts = Counts(dict.fromkeys(nulls, 0))
         rows, texts = yield from self._plain_pieces(fields, nulls, counts)
         strings = sum(rows - nulls[name] for name in texts)
         if self.report.torn is not None or not counts.are_those_of(rows * len(fields), strings):
             raise NotPlainError
-        if not logged_nulls(self.source, {name: n for name, n in nulls.items() if n}):
+        if counts.nulls != nulls:
             raise NotPlainError
 
     def _plain_pieces(
