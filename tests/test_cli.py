@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -178,9 +180,39 @@ def test_start_up_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stderr.strip() == "[]"
+    ran = f"{code}app(['coverage', {str(GOLDEN)!r}], prog_name='crbc', standalone_mode=False)\n"
+    shows = "print('pydantic' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", ran + shows], capture_output=True, check=True)
+    assert done.stderr.split()[-1] == b"False"
     imported = "import sys, crbc_cli; print('polars' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", imported], capture_output=True, check=True)
     assert shown.stdout.strip() == b"False"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_values_are_those_that_typer_makes(command: str) -> None:
+    """What is taken as given, without typer's conversion, is what that would have given."""
+    made = COMMANDS[command]
+    context = made.context_class(made, info_name=command)
+    values = [None, "", "x", "3", "1.5", "yes", 0, 3, -1, 1.5, True, (), ["a"], ("a", "b"), [1]]
+    taken = 0
+    for parameter in made.get_params(context):
+        if parameter.name == "help":
+            continue  # it prints, and ends the program
+        convert = parameter.process_value.args[1]
+        for value in values:
+            found = outcome(parameter.process_value, context, value)
+            assert found == outcome(convert, context, value), (parameter.name, value)
+            taken += found == repr(value)
+    assert taken > 5
+
+
+def outcome(process: Callable[..., Any], context: Any, value: Any) -> str:
+    """What becomes of a value, or the error."""
+    try:
+        return repr(process(context, value))
+    except typer.BadParameter as error:
+        return str(error)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from crbc_cli.cli.console import visible
+from crbc_cli.cli.given import take_as_given
 from crbc_cli.cli.process import signals
 from crbc_cli.errors import CrbcError
 
@@ -51,7 +52,10 @@ class _Commands(Mapping[str, Any]):
         if name not in self._made:
             alone = typer.Typer()
             import_module(f"crbc_cli.cli.{_MODULES[name]}").register(alone)
-            self._made |= get_group(alone).commands
+            made = get_group(alone).commands
+            for command in made.values():
+                take_as_given(command)
+            self._made |= made
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -64,6 +68,7 @@ class _Commands(Mapping[str, Any]):
 class _Program(TyperGroup):
     def __init__(self, **declared: Any) -> None:
         super().__init__(**declared)
+        take_as_given(self)
         self.commands: Any = _Commands()
 
 

@@ -24,7 +24,7 @@ def program() -> None:
     """`crbc_cli.cli.main.main` as a process of its own, which ends as soon as the exit handlers are
     through: taking the interpreter apart takes longer than many a run."""
     # What is imported stays: looking through it for garbage takes a tenth of a short run.
-    gc.set_threshold(50_000)
+    gc.set_threshold(500_000)
     code: Any = 1
 
     def end() -> None:
