@@ -12,6 +12,7 @@ __all__ = [
     "ANCHOR_ID",
     "CREDIT_COLUMNS",
     "GROUP_STATUSES",
+    "IDENTITY_COLUMNS",
     "METHOD_NUMBERS",
     "REASONS",
     "REPORT_SCHEMA_VERSION",
@@ -44,6 +45,9 @@ class Column:
     role: Role = "any"
     required: bool = False
 
+
+IDENTITY_COLUMNS = ("group_id", "rollout_id", "step")
+"""What tells a row from all others of a step table."""
 
 STEP_COLUMNS: tuple[Column, ...] = (
     Column(

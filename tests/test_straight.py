@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from conftest import crbc, golden_rows, jsonl
 from hypothesis import HealthCheck, given, settings
 from test_plain_blocks import logs
 
+from crbc_cli.logs import plainness
 from crbc_cli.logs.plainness import NotPlainError
 from crbc_cli.logs.sources import file_source
 from crbc_cli.logs.straight import Straight
@@ -53,9 +55,10 @@ def careful(log: Path, monkeypatch: pytest.MonkeyPatch) -> pl.DataFrame | str:
 
 
 def assert_same(quick: pl.DataFrame, slow: pl.DataFrame | str) -> None:
-    """Equal, but that floats may be whole, and a column of nulls alone may have another type."""
+    """Equal, but that floats may be whole, and a column of nulls alone may be absent or have
+    another type."""
     assert not isinstance(slow, str), slow
-    assert quick.columns == slow.columns
+    assert quick.columns == [c for c in slow.columns if c in quick or slow[c].count()]
     for name in quick.columns:
         mine, other = quick[name], slow[name]
         if mine.null_count() == mine.len():
@@ -80,6 +83,29 @@ def test_straight_and_careful_agree(
     quick = straight(log)
     if quick is not None:
         assert_same(quick, careful(log, monkeypatch))
+
+
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 64, 1 << 18])
+def test_counts(separators: tuple[str, str], piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a JSON parser counts, wherever a piece ends."""
+    monkeypatch.setattr(plainness, "_PIECE", piece)
+    rows = [
+        {"a": "n", "b": None, "c": 'x":"y', "d": "\\", "e": 1},
+        {"a": '":null', "b": None, "c": "", "d": '\\"', "e": None},
+        {"a": "\n", "b": "null", "c": '"', "d": "\u00e4", "e": -0.5},
+    ]
+    lines = "".join(json.dumps(row, separators=separators) + "\n" for row in rows).encode()
+    counts = plainness.Counts()
+    counts.add(lines)
+    held = plainness.Held()
+    held.add(pl.DataFrame(rows, strict=False))
+    assert (held.values, held.nulls) == (15, 3)
+    assert counts == plainness.Counts(15, held.texts, 3, 2 * (15 + held.texts), True)
+    assert counts.are_those_of(held)
+    for name in ("values", "texts", "nulls"):
+        other = dataclasses.replace(held, **{name: getattr(held, name) + 1})
+        assert not counts.are_those_of(other)
 
 
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
@@ -182,6 +208,23 @@ def test_odd_members(
         lines = pl.read_ndjson(output, infer_schema_length=None) if to == "jsonl" else None
         table = pl.read_parquet(output) if lines is None else lines
         assert table.width == slow.width
+
+
+@pytest.mark.parametrize(
+    ("separators", "note"), [((",", ":"), ":n"), ((", ", ": "), ":-n"), ((", ", ": "), ":n")]
+)
+def test_a_text_that_looks_like_the_end_of_a_name(
+    separators: tuple[str, str], note: str, tmp_path: Path
+) -> None:
+    """It counts as a null member more, whose missing quotes another member may have."""
+    rows = [row | {"note": "x", "success": None} for row in golden_rows() * 600]
+    rows[-1]["note"] = note
+    lines = [json.dumps(row, separators=separators) for row in rows]
+    log, output = tmp_path / "log.jsonl", tmp_path / "out.parquet"
+    log.write_text("\n".join([*lines[:-1], f'{lines[-1][:-1]}, "late" : 1}}']) + "\n")
+    assert straight(log) is None
+    assert crbc("convert", log, "-o", output).code == 0
+    assert pl.read_parquet(output)["late"].to_list()[-2:] == [None, 1]
 
 
 @pytest.mark.parametrize("member", ["success", "done", "reward"])

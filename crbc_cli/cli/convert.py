@@ -1,5 +1,6 @@
 """`crbc convert`."""
 
+import os
 from dataclasses import fields
 from typing import Annotated
 
@@ -31,6 +32,8 @@ def register(app: typer.Typer) -> None:
         from crbc_cli.engine.clock import Clock
         from crbc_cli.notes import Notes, counted
 
+        # It solves nothing, and threads that wait for linear algebra keep the cores busy.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         notes, clock = Notes(), Clock()
         with clock("import"):
             from crbc_cli.api import convert as work

@@ -14,7 +14,6 @@ import polars as pl
 from crbc_cli.engine.joining import within_64_bits
 from crbc_cli.engine.output import OutputPlan
 from crbc_cli.engine.provenance import provenance
-from crbc_cli.engine.step_rows import NEEDED, step_rows
 from crbc_cli.errors import OutputError
 from crbc_cli.logs.encode import Compression
 from crbc_cli.logs.formats.parquet import JSON_COLUMNS
@@ -24,10 +23,11 @@ from crbc_cli.logs.straight import Straight
 from crbc_cli.logs.write import open_table, table_metadata
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
+from crbc_cli.tables import IDENTITY_COLUMNS
 
 __all__ = ["Converted", "convert_logs"]
 
-_BLOCK_ROWS = 1 << 15
+_BLOCK_ROWS = 1 << 13
 _AHEAD = 4
 _COMPRESSION: Compression = "snappy"  # what is written is read next, so time goes before size
 _Stamps = Mapping[Source, tuple[int, int, int]]
@@ -84,7 +84,7 @@ def _straight(plan: OutputPlan, settings: Settings) -> Straight | None:
         return None
     changed = settings.log.map or settings.log.infers_groups
     straight = None if changed else Straight.of(plan.sources[0])
-    absent = {*NEEDED} - {*(straight.schema if straight else ())}
+    absent = {*IDENTITY_COLUMNS} - {*(straight.schema if straight else ())}
     return None if absent else straight
 
 
@@ -99,8 +99,7 @@ def _write_straight(
     def metadata() -> dict[str, str]:
         return table_metadata(_metadata(plan, settings, notes), _more(()))
 
-    with ThreadPoolExecutor(1) as beside, plan.target.open() as stream:
-        beside.submit(import_module, "pyarrow.parquet")  # takes a while and is needed at the end
+    with plan.target.open() as stream:
         try:
             rows = straight.write(stream, _BLOCK_ROWS, metadata, _COMPRESSION)
         finally:
@@ -128,6 +127,8 @@ def _write(
     *,
     plain: bool,
 ) -> None:
+    from crbc_cli.engine.step_rows import step_rows  # and with it all that reads other logs
+
     rows = 0
     json_columns: set[str] = set()
     schema: pl.Schema | None = None

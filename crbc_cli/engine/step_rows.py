@@ -15,12 +15,9 @@ from crbc_cli.logs.tolerated import tell_report
 from crbc_cli.logs.whole import Whole
 from crbc_cli.notes import Notes
 from crbc_cli.options import Settings
-from crbc_cli.tables import STEP_COLUMNS
+from crbc_cli.tables import IDENTITY_COLUMNS, STEP_COLUMNS
 
-__all__ = ["NEEDED", "step_rows"]
-
-NEEDED = ("group_id", "rollout_id", "step")
-"""Columns that every step table has."""
+__all__ = ["step_rows"]
 
 _STRICT = ("id", "integer", "flag")
 _NAMES = [c.name for c in STEP_COLUMNS]
@@ -150,7 +147,7 @@ def _renamed(
 
 
 def _conformed(frame: pl.DataFrame, source: Source, settings: Settings, start: int) -> pl.DataFrame:
-    absent = [name for name in NEEDED if name not in frame.columns]
+    absent = [name for name in IDENTITY_COLUMNS if name not in frame.columns]
     if absent and frame.width:
         raise missing_columns(source, [Field(name, name, "id", True) for name in absent])
     columns = []

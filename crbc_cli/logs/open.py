@@ -28,10 +28,10 @@ from crbc_cli.logs.sources import (
 from crbc_cli.logs.tolerated import tell_report
 from crbc_cli.notes import Notes
 from crbc_cli.options import LogOptions
+from crbc_cli.tables import IDENTITY_COLUMNS
 
 __all__ = ["format_of", "open_logs", "read_dump"]
 
-_IDENTITY = {"group_id", "rollout_id", "step"}
 _TABULAR = ("parquet", "jsonl")
 _CONTAINERS = {
     "json": "a JSON document",
@@ -113,7 +113,7 @@ def format_of(source: Source, options: LogOptions) -> tuple[Dump, Format | None]
     if (
         tabular
         and not options.from_
-        and (options.map or available_columns_safely(source) >= _IDENTITY)
+        and (options.map or available_columns_safely(source) >= {*IDENTITY_COLUMNS})
     ):
         return dump, None
     # All readers, and what they need: most logs are step tables.

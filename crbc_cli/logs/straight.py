@@ -1,19 +1,27 @@
-"""Plain JSON lines -> a Parquet step table in one query, which decodes and encodes at once."""
+"""Plain JSON lines -> a Parquet step table, decoded and encoded at once on all cores.
+
+The file is read once, in blocks: while some are decoded and encoded, what stands in those before
+them is counted.
+"""
 
 import codecs
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import IO, Any
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import IO, Any, TypeVar
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from crbc_cli.logs.columns import Field, ReadRole
 from crbc_cli.logs.encode import Compression, parquet_metadata
-from crbc_cli.logs.formats.lines import blocks
+from crbc_cli.logs.formats.lines import ahead, blocks
 from crbc_cli.logs.plainness import (
     STEP_ROLES,
     Counts,
+    Held,
     NotPlainError,
     plain_fields,
 )
@@ -22,7 +30,11 @@ from crbc_cli.options import LARGEST
 
 __all__ = ["Straight"]
 
-_SCAN_BYTES = 1 << 20
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+_BLOCK_BYTES = 1 << 22
+_DECODERS = 2  # each uses all cores, but for its start and its end
 _DTYPES: dict[ReadRole, dict[frozenset[type], Any]] = {
     "id": {frozenset({str}): pl.String, frozenset({int}): pl.Int64},
     "integer": {frozenset({int}): pl.Int64},
@@ -80,89 +92,113 @@ class Straight:
         metadata: Callable[[], Mapping[str, str]],
         compression: Compression,
     ) -> int:
-        """Writes all rows to a new file.
+        """Writes all rows.
 
         Args:
-          stream: the file; it has a name.
+          stream: a new file.
           group_rows: rows of a row group.
-          metadata: asked for once all rows are written.
+          metadata: asked for once all rows are read.
           compression: of the columns.
         Returns:
           Number of rows.
         Raises:
           NotPlainError: the log is not plain after all; what was written is worth nothing.
         """
-        flags = [
-            pl.col(field.name).replace_strict({0: False, 1: True}, return_dtype=pl.Boolean)
-            for field in self.fields
-            if field.role == "flag" and self.schema[field.name] == pl.Int64
-        ]
-        empty = pl.DataFrame(schema=self.schema).with_columns(flags)
+        reading = _Reading(self)
+        empty = reading.typed(pl.DataFrame(schema=self.schema))
+        rows = register_io_source(lambda *_: reading.frames(), schema=empty.schema)
+        try:
+            rows.sink_parquet(
+                stream,
+                compression=compression,
+                row_group_size=group_rows,
+                metadata=lambda _: parquet_metadata(empty, metadata()),
+            )
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            raise NotPlainError from error
+        return reading.rows
+
+
+@dataclass
+class _Reading:
+    """One reading of a log. `rows` have come so far."""
+
+    log: Straight
+    rows: int = field(default=0, init=False)
+
+    def frames(self) -> Generator[pl.DataFrame]:
+        """All rows, a piece at a time.
+
+        Raises:
+          NotPlainError: the log is not plain, which may show after the last piece.
+        """
         with ThreadPoolExecutor(1) as beside:
-            scan = beside.submit(_scan, self.source, [*self.schema])
+            # It takes a while, and the metadata needs it.
+            checks = deque[Future[Any]]([beside.submit(import_module, "pyarrow")])
+            for block, frame in _overlapped(self._decoded, ahead(self._blocks())):
+                checks.append(beside.submit(self._check, block, frame))
+                if len(checks) > _DECODERS + 1:
+                    checks.popleft().result()
+                self.rows += frame.height
+                yield frame
+            for check in checks:
+                check.result()
 
-            def described() -> dict[str, str]:
-                self.source.note_digest(scan.result()[1])
-                return parquet_metadata(empty, metadata())
+    def _blocks(self) -> Generator[bytes]:
+        """Whole lines; notes the digest of all."""
+        import xxhash
 
-            try:
-                # A path would be mapped into memory, where a file cut short ends the process.
-                place = self.source.path.absolute().as_uri()
-                rows = pl.scan_ndjson(place, schema=self.schema).with_columns(flags)
-                rows.sink_parquet(
-                    stream,
-                    compression=compression,
-                    row_group_size=group_rows,
-                    metadata=lambda context: described(),
-                )
-            except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-                raise NotPlainError from error
-            stream.flush()
-            return self._checked(stream.name, scan.result()[0])
+        digest = xxhash.xxh3_128()
+        for block in blocks(self.log.source, _BLOCK_BYTES):
+            digest.update(block)
+            yield block
+        self.log.source.note_digest(digest.hexdigest())
 
-    def _checked(self, path: str, counts: "Counts") -> int:
-        import pyarrow.parquet as pq
+    def _decoded(self, block: bytes) -> tuple[bytes, pl.DataFrame]:
+        return block, self.typed(pl.read_ndjson(block, schema=self.log.schema))
 
-        footer = pq.read_metadata(path)
-        groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
-        rows, nulls, strings = int(footer.num_rows), {}, 0
-        for place, field in enumerate(self.fields):
-            statistics = [group.column(place).statistics for group in groups]
-            nulls[field.name] = sum(s.null_count for s in statistics)
-            if field.role in ("id", "integer") and nulls[field.name]:
+    def typed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame with the types of the step table."""
+        flags = [
+            pl.col(f.name).replace_strict({0: False, 1: True}, return_dtype=pl.Boolean)
+            for f in self.log.fields
+            if f.role == "flag" and frame.schema[f.name] == pl.Int64
+        ]
+        return frame.with_columns(flags) if flags else frame
+
+    def _check(self, block: bytes, frame: pl.DataFrame) -> None:
+        """Raises NotPlainError where the frame is not all that stands in the block."""
+        held, counts = Held(), Counts()
+        held.add(frame)
+        counts.add(block, nulls=held.nulls > 0)
+        if not counts.are_those_of(held):
+            raise NotPlainError
+        if counts.escapes and any(_holds_zero(c) for c in frame if c.dtype == pl.String):
+            raise NotPlainError
+        for f in self.log.fields:
+            if f.role in ("id", "integer") and frame[f.name].has_nulls():
                 raise NotPlainError
-            if field.role == "number" and not all(_in_range(s) for s in statistics):
+            if f.role == "number" and not _in_range(frame[f.name]):
                 raise NotPlainError
-            if self.schema[field.name] == pl.String:
-                strings += rows - nulls[field.name]
-        if not counts.are_those_of(rows * len(self.fields), strings):
-            raise NotPlainError
-        if counts.escapes and _holds_zero(path, self.schema):
-            raise NotPlainError
-        if counts.nulls != nulls:
-            raise NotPlainError
-        return rows
 
 
-def _scan(source: Source, names: Sequence[str]) -> tuple[Counts, str]:
-    """(what stands in a file, its digest), in one go."""
-    import xxhash
+def _overlapped(work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
+    """What work makes of the items, in their order, the next ones meanwhile."""
+    with ThreadPoolExecutor(_DECODERS) as workers:
+        pending = deque[Future[_Out]]()
+        for item in items:
+            pending.append(workers.submit(work, item))
+            if len(pending) > _DECODERS:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
-    counts, digest = Counts(dict.fromkeys(names, 0)), xxhash.xxh3_128()
-    for block in blocks(source, _SCAN_BYTES):
-        counts.add(block)
-        digest.update(block)
-    return counts, digest.hexdigest()
 
-
-def _in_range(statistics: Any) -> bool:
+def _in_range(numbers: pl.Series) -> bool:
     """Whether a column holds no number that is refused elsewhere."""
-    if not statistics.has_min_max:
-        return True
-    return bool(statistics.min >= -LARGEST and statistics.max <= LARGEST)
+    return bool(numbers.is_between(-LARGEST, LARGEST).all())
 
 
-def _holds_zero(path: str, schema: Mapping[str, Any]) -> bool:
-    texts = [name for name, dtype in schema.items() if dtype == pl.String]
-    zero = pl.col(texts).str.contains("\0", literal=True)
-    return bool(texts) and any(pl.scan_parquet(path).select(zero.any()).collect().row(0))
+def _holds_zero(texts: pl.Series) -> bool:
+    """Whether a text may hold what stood for a lone surrogate."""
+    return bool(texts.str.contains("\0", literal=True).any())

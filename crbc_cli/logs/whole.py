@@ -1,6 +1,6 @@
 """All rows and columns of an input, as tables."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from crbc_cli.logs.columns import Field
 from crbc_cli.logs.formats import jsonl, parquet
 from crbc_cli.logs.formats.jsonl import LineReport
 from crbc_cli.logs.passthrough import typed_members
-from crbc_cli.logs.plainness import Counts, NotPlainError, plain_fields
+from crbc_cli.logs.plainness import Counts, Held, NotPlainError, plain_fields
 from crbc_cli.logs.sources import Source
 
 __all__ = ["Whole"]
@@ -56,39 +56,29 @@ class Whole:
           NotPlainError: they are not, which may show after the last piece.
         """
         fields = [*plain_fields(self.source)]
-        nulls = dict.fromkeys((f.name for f in fields), 0)
-        counts = Counts(dict.fromkeys(nulls, 0))
-        rows, texts = yield from self._plain_pieces(fields, nulls, counts)
-        strings = sum(rows - nulls[name] for name in texts)
-        if self.report.torn is not None or not counts.are_those_of(rows * len(fields), strings):
-            raise NotPlainError
-        if counts.nulls != nulls:
+        counts, held = Counts(), Held()
+        for frame in self._plain_pieces(fields, counts):
+            held.add(frame)
+            yield frame
+        if self.report.torn is not None or not counts.are_those_of(held):
             raise NotPlainError
 
-    def _plain_pieces(
-        self, fields: Sequence[Field], nulls: dict[str, int], counts: Counts
-    ) -> Generator[pl.DataFrame, None, tuple[int, list[str]]]:
-        """Pieces of one schema; counts nulls of each column, returns the number of rows and the
-        columns of text."""
-        rows, schema = 0, pl.Schema()
+    def _plain_pieces(self, fields: Sequence[Field], counts: Counts) -> Iterator[pl.DataFrame]:
+        """Pieces of one schema, with all fields."""
+        schema = pl.Schema()
         try:
             for batch in jsonl.read(self.source, fields, False, self.report, counts.add):
                 frame = batch.frame.collect()
                 if "json" in batch.kinds.values() or batch.rows is not None:
                     raise NotPlainError
                 frame = frame.select(
-                    pl.col(name) if name in frame.columns else pl.lit(None).alias(name)
-                    for name in nulls
+                    pl.col(f.name) if f.name in frame.columns else pl.lit(None).alias(f.name)
+                    for f in fields
                 )
                 schema = schema or frame.schema
-                frame = _of_schema(frame, schema)
-                rows += frame.height
-                for name in nulls:
-                    nulls[name] += frame[name].null_count()
-                yield frame
+                yield _of_schema(frame, schema)
         except InputError as error:
             raise NotPlainError from error
-        return rows, [name for name, dtype in schema.items() if dtype == pl.String]
 
     def _batches(self) -> Iterator[pl.DataFrame]:
         import pyarrow as pa
