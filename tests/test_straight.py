@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import os
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
+import xxhash
 from conftest import crbc, golden_rows, jsonl
 from hypothesis import HealthCheck, given, settings
 from test_plain_blocks import logs
@@ -252,6 +255,24 @@ def test_bytes_do_not_depend_on_threads(tmp_path: Path) -> None:
         subprocess.run(command, env=environment, check=True, capture_output=True)
         written.add(output.read_bytes())
     assert len(written) == 1
+
+
+def test_a_compressed_log(tmp_path: Path) -> None:
+    """The same rows; its digest is that of the file."""
+    plain, packed = tmp_path / "log.jsonl", tmp_path / "log.jsonl.gz"
+    plain.write_bytes(jsonl(golden_rows() * 20_000))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    for log in (plain, packed):
+        assert straight(log) is not None
+        output = log.with_suffix(".parquet")
+        assert crbc("convert", log, "-o", output).code == 0
+        assert pl.read_parquet(output).height == 180_000
+        [made] = json.loads(pq.read_schema(output).metadata[b"crbc"])["inputs"]
+        assert made["xxh3_128"] == xxhash.xxh3_128_hexdigest(log.read_bytes())
+    packed.write_bytes(packed.read_bytes()[:-5000])
+    told = crbc("convert", packed, "-o", tmp_path / "cut.parquet").refused()
+    assert "compressed data is cut or corrupt" in told
+    assert not (tmp_path / "cut.parquet").exists()
 
 
 @pytest.mark.parametrize("size", [0, 1000])

@@ -60,7 +60,7 @@ class Straight:
     """A log that looks plain.
 
     Attributes:
-      source: an uncompressed file of JSON lines.
+      source: JSON lines.
       fields: its members, in the order in which they are written.
       schema: their types in the log.
     """
@@ -72,7 +72,7 @@ class Straight:
     @classmethod
     def of(cls, source: Source) -> "Straight | None":
         """None where it does not look plain."""
-        if source.container != "jsonl" or source.compression is not None:
+        if source.container != "jsonl":
             return None
         try:
             with source.open() as stream:
@@ -133,8 +133,10 @@ class _Reading:
           NotPlainError: the log is not plain, which may show after the last piece.
         """
         with ThreadPoolExecutor(1) as beside:
-            # It takes a while, and the metadata needs it.
+            # Both take a while, and the metadata needs them.
             checks = deque[Future[Any]]([beside.submit(import_module, "pyarrow")])
+            if self.log.source.compression is not None:
+                checks.append(beside.submit(getattr, self.log.source, "digest"))
             for block, frame in _overlapped(self._decoded, ahead(self._blocks())):
                 checks.append(beside.submit(self._check, block, frame))
                 if len(checks) > _DECODERS + 1:
@@ -145,14 +147,16 @@ class _Reading:
                 check.result()
 
     def _blocks(self) -> Generator[bytes]:
-        """Whole lines; notes the digest of all."""
+        """Whole lines; notes the digest of all, which is that of the file as it is."""
         import xxhash
 
-        digest = xxhash.xxh3_128()
-        for block in blocks(self.log.source, _BLOCK_BYTES):
-            digest.update(block)
+        source, digest = self.log.source, xxhash.xxh3_128()
+        for block in blocks(source, _BLOCK_BYTES):
+            if source.compression is None:
+                digest.update(block)
             yield block
-        self.log.source.note_digest(digest.hexdigest())
+        if source.compression is None:
+            source.note_digest(digest.hexdigest())
 
     def _decoded(self, block: bytes) -> tuple[bytes, pl.DataFrame]:
         return block, self.typed(pl.read_ndjson(block, schema=self.log.schema))
