@@ -259,6 +259,11 @@ def test_closed_streams_and_narrow_encodings(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr[:6]) == (0, "9 rows")
     assert "g\u00f6lden" in (tmp_path / "x.csv").read_text("utf-8")
+    for command in ("annotate", "convert"):
+        words = f"{sys.executable} -m crbc_cli {command} {log} -o -"
+        done = subprocess.run(["sh", "-c", f"{words} >&-"], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert done.stderr == "crbc: error: stdout is closed; name a file with -o\n"
     ascii_only = {"PYTHONIOENCODING": "ascii"}
     shown = program("explain", log, env=ascii_only)
     assert shown.code == 0

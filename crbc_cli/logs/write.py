@@ -118,9 +118,12 @@ class Target:
         """Refuses before any work is done.
 
         Raises:
-          OutputError: the file exists, its folder does not, or binary data would go to a terminal.
+          OutputError: the file exists, its folder does not, stdout is closed, or binary data would
+            go to a terminal.
         """
         if self.is_stream:
+            if self.name == "-" and getattr(sys.stdout, "name", "") == os.devnull:  # see cli.main
+                raise OutputError("stdout is closed", todo="name a file with -o")
             if self.name == "-" and self.format in _BINARY and sys.stdout.isatty():
                 raise OutputError(
                     f"{self.format} is binary and stdout is a terminal",
