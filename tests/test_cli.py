@@ -207,6 +207,30 @@ def test_values_are_those_that_typer_makes(command: str) -> None:
     assert taken > 5
 
 
+SEVERAL = [
+    (command, option.name, max(option.opts, key=len))
+    for command, made in COMMANDS.items()
+    for option in made.params
+    if "[," in (getattr(option, "metavar", None) or "")
+]
+
+
+@pytest.mark.parametrize(("command", "name", "flag"), SEVERAL)
+def test_what_takes_several_may_be_repeated(command: str, name: str, flag: str) -> None:
+    """`--drop a --drop b` is `--drop a,b`; of other options the last one counts, as everywhere."""
+    made = COMMANDS[command]
+    for words in ([flag, "1", f"{flag}=2", "x", flag, "3"], ["x", flag, "1,2,3"]):
+        context = made.make_context(command, [*words, "--", "--method"], resilient_parsing=True)
+        assert context.params[name] == "1,2,3"
+        assert "--method" in str(context.params) + str(context.args)
+    assert len(SEVERAL) > 20
+
+
+def test_of_a_repeated_number_the_last_one_counts() -> None:
+    context = COMMANDS["annotate"].make_context("annotate", ["--depth", "3", "--depth=5", "x"])
+    assert context.params["depth"] == "5"
+
+
 def outcome(process: Callable[..., Any], context: Any, value: Any) -> str:
     """What becomes of a value, or the error."""
     try:

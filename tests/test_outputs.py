@@ -571,7 +571,16 @@ def test_a_run_without_any_credit_says_so(tmp_path: Path) -> None:
                 row["observation"] = f"place {number}"
         log.write_bytes(jsonl(rows))
         told[name] = crbc("annotate", log, "-o", "-", "--to", "csv").stderr
-    assert "note: no group has rollouts that ended differently (1 all_fail)" in told["failed"]
+    assert "note: all advantages are 0 or null (groups: 1 all_fail)" in told["failed"]
     assert "note: no step has credit: at no anchor do actions differ" in told["alone"]
     assert "no step has credit" not in told["ok"] + told["failed"]
-    assert "ended differently" not in told["ok"] + told["alone"]
+    assert "all advantages" not in told["ok"] + told["alone"]
+    # One success is nearer than the other: nobody failed, and yet some actions are better.
+    near = [
+        {"group_id": "g", "rollout_id": r, "step": s, "observation": o, "action": a, "success": True}
+        for r, s, o, a in ((0, 0, "x", "far"), (0, 1, "y", "on"), (1, 0, "x", "near"))
+    ]
+    log.write_bytes(jsonl(near))
+    ended = crbc("annotate", log, "-o", "-", "--to", "jsonl")
+    assert any(row["advantage"] for row in ended.rows)
+    assert "all advantages" not in ended.stderr

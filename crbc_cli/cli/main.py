@@ -16,6 +16,7 @@ from typer.main import get_group
 from crbc_cli.cli.console import visible
 from crbc_cli.cli.given import take_as_given
 from crbc_cli.cli.process import signals
+from crbc_cli.cli.repeated import join_repeated
 from crbc_cli.errors import CrbcError
 
 __all__ = ["app", "main"]
@@ -55,6 +56,7 @@ class _Commands(Mapping[str, Any]):
             made = get_group(alone).commands
             for command in made.values():
                 take_as_given(command)
+                join_repeated(command)
             self._made |= made
         return self._made[name]
 

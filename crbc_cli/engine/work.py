@@ -93,7 +93,8 @@ class Totals:
       growth: of the anchors' lengths.
       conflicts: behind the conflict rate.
       statuses: groups by status.
-      credited: rows with step credit other than 0, by any method.
+      credited, advantaged: rows with a step credit and with an advantage other than 0, by any
+        method.
       rows, groups, rollouts: sizes.
     """
 
@@ -102,6 +103,7 @@ class Totals:
     conflicts: Conflicts = field(default_factory=Conflicts)
     statuses: Counter[str] = field(default_factory=Counter)
     credited: int = 0
+    advantaged: int = 0
     rows: int = 0
     groups: int = 0
     rollouts: int = 0
@@ -117,6 +119,7 @@ class Totals:
         self.conflicts += other.conflicts
         self.statuses += other.statuses
         self.credited += other.credited
+        self.advantaged += other.advantaged
         self.rows += other.rows
         self.groups += other.groups
         self.rollouts += other.rollouts
@@ -125,12 +128,10 @@ class Totals:
         """Says so where the credit of a whole run is 0."""
         if not self.statuses.keys() - {"singleton"}:  # said while groups were found
             return
-        if not self.statuses["ok"]:
+        if self.rows and not self.advantaged:
             each = ", ".join(f"{n} {status}" for status, n in self.statuses.most_common())
             notes.say(
-                "no_contrast",
-                f"no group has rollouts that ended differently ({each}): all advantages are 0 or "
-                "null; see crbc check",
+                "no_contrast", f"all advantages are 0 or null (groups: {each}); see crbc check"
             )
         elif self.rows and not self.credited and any(m.method.kind == "step" for m in methods):
             notes.say(
@@ -190,13 +191,16 @@ def work(slab: Slab, job: Job) -> Done:
             counts = np.bincount(log.outcomes.group_status, minlength=len(GROUP_STATUSES))
             found = zip(GROUP_STATUSES, counts.tolist(), strict=True)
             totals.statuses = Counter({status: n for status, n in found if n})
-            totals.credited = sum(
-                int(np.count_nonzero(np.abs(each.step_credit) > 0))
-                for each in numbers.methods.values()
-            )
+            each = numbers.methods.values()
+            totals.credited = sum(_other_than_0(one.step_credit) for one in each)
+            totals.advantaged = sum(_other_than_0(one.advantage) for one in each)
             with clock("combine"):
                 table = table_of(log, numbers)
                 if job.shape is not None:
                     table = job.shape(table, log.loaded.extra)
     source = None if len(slab.sources) == 1 else loaded.frame["source"].to_numpy()
     return Done(table, source, slab.number, totals, clock)
+
+
+def _other_than_0(numbers: NDArray[np.float64]) -> int:
+    return int(np.count_nonzero(np.abs(numbers) > 0))
