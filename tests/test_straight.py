@@ -234,6 +234,18 @@ def test_a_text_that_looks_like_the_end_of_a_name(
     assert pl.read_parquet(output)["late"].to_list()[-2:] == [None, 1]
 
 
+def test_a_list_where_texts_are(tmp_path: Path) -> None:
+    """Without a space before it, its first quote stands where other lines' texts begin."""
+    rows = golden_rows() * 600
+    odd = json.dumps(rows[-1]).replace(f'"observation": "{rows[-1]["observation"]}"', "ODD")
+    log, output = tmp_path / "log.jsonl", tmp_path / "out.parquet"
+    log.write_bytes(jsonl(rows) + odd.replace("ODD", '"observation":["z"]').encode() + b"\n")
+    assert straight(log) is None
+    assert crbc("convert", log, "-o", output).code == 0
+    made = json.loads(pq.read_schema(output).metadata[b"crbc:json_columns"])
+    assert made == ["observation"]
+
+
 @pytest.mark.parametrize("member", ["success", "done", "reward"])
 @pytest.mark.parametrize("at", [3, 5000])
 @pytest.mark.parametrize("to", ["parquet", "jsonl"])

@@ -15,6 +15,7 @@ from typing import IO, Any, TypeVar
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from crbc_cli.errors import CrbcError
 from crbc_cli.logs.columns import Field, ReadRole
 from crbc_cli.logs.encode import Compression, parquet_metadata
 from crbc_cli.logs.formats.lines import ahead, blocks
@@ -112,26 +113,40 @@ class Straight:
                 stream,
                 compression=compression,
                 row_group_size=group_rows,
-                metadata=lambda _: parquet_metadata(empty, metadata()),
+                metadata=lambda _: {} if reading.ended else parquet_metadata(empty, metadata()),
             )
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise NotPlainError from error
+        if reading.ended:
+            raise NotPlainError from reading.ended
         return reading.rows
 
 
 @dataclass
 class _Reading:
-    """One reading of a log. `rows` have come so far."""
+    """One reading of a log.
+
+    Attributes:
+      log: the log.
+      rows: number of those that came so far.
+      ended: why no more came, if the log is not plain after all.
+    """
 
     log: Straight
     rows: int = field(default=0, init=False)
+    ended: Exception | None = field(default=None, init=False)
 
     def frames(self) -> Generator[pl.DataFrame]:
-        """All rows, a piece at a time.
+        """All rows, a piece at a time; fewer where `ended` says why."""
+        try:
+            yield from self._frames()
+        except (CrbcError, NotPlainError) as error:
+            # Raised here, it would leave threads of polars behind that write on.
+            self.ended = error
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            self.ended = NotPlainError(str(error))
 
-        Raises:
-          NotPlainError: the log is not plain, which may show after the last piece.
-        """
+    def _frames(self) -> Generator[pl.DataFrame]:
         with ThreadPoolExecutor(1) as beside:
             # Both take a while, and the metadata needs them.
             checks = deque[Future[Any]]([beside.submit(import_module, "pyarrow")])

@@ -93,7 +93,8 @@ def _kept_batches(source: Source, mask: pl.Series) -> Iterator[Any]:
         file = pq.ParquetFile(source.path)
         if file.metadata.num_rows != len(mask):
             raise source.changed()
-        for batch in file.iter_batches(_BATCH_ROWS):
+        # pyarrow 18 fails to iterate over no row groups.
+        for batch in file.iter_batches(_BATCH_ROWS) if file.num_row_groups else ():
             chosen = batch.filter(mask.slice(start, len(batch)).to_arrow())
             start += len(batch)
             if len(chosen):

@@ -88,7 +88,8 @@ class Whole:
         try:
             with pq.ParquetFile(self.source.path) as file:
                 pieces = 0
-                for batch in file.iter_batches(_BATCH_ROWS):
+                # pyarrow 18 fails to iterate over no row groups.
+                for batch in file.iter_batches(_BATCH_ROWS) if file.num_row_groups else ():
                     pieces += 1
                     yield _frame(pa.Table.from_batches([batch]))
                 if not pieces:
