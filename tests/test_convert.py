@@ -242,6 +242,46 @@ def test_an_absent_member_is_null(tmp_path: Path) -> None:
     assert [{k: v for k, v in row.items() if v is not None} for row in written] == sparse
 
 
+def test_documents_of_one_input_leave_the_texts_of_another_alone(tmp_path: Path) -> None:
+    """A text is quoted in JSONL, and does not go into a Parquet column of documents."""
+    rows = golden_rows()
+    documents, texts = tmp_path / "documents.jsonl", tmp_path / "texts.jsonl"
+    documents.write_bytes(jsonl(row | {"observation": {"at": row["observation"]}} for row in rows))
+    texts.write_bytes(jsonl(row | {"observation": "5"} for row in rows))
+    for first, second in ((documents, texts), (texts, documents)):
+        output = tmp_path / "both.jsonl"
+        assert crbc("convert", first, second, "-o", output, "--force").code == 0
+        written = [json.loads(line) for line in output.read_text().splitlines()]
+        logged = [json.loads(line) for f in (first, second) for line in f.read_text().splitlines()]
+        assert [row["observation"] for row in written] == [row["observation"] for row in logged]
+        told = crbc("convert", first, second, "-o", tmp_path / "both.parquet").refused()
+        assert told.startswith(f"crbc: error: {second}: its columns or their types differ")
+
+
+@pytest.mark.parametrize("to", ["parquet", "jsonl"])
+def test_many_rows_of_parquet_are_renamed_and_regrouped_alike(to: str, tmp_path: Path) -> None:
+    """What holds for a log holds for all pieces in which it is read."""
+    rows = 300_000
+    table = pl.DataFrame(
+        {
+            "group_id": ["a"] * 280_000 + ["b"] * 20_000,
+            "task": [row // 100 for row in range(rows)],
+            "rollout_id": [row // 10 for row in range(rows)],
+            "step": [row % 10 for row in range(rows)],
+            "seen": [{"text": f"o{row % 7}"} for row in range(rows)],
+            "action": ["x"] * rows,
+        }
+    )
+    log, output = tmp_path / "log.parquet", tmp_path / f"out.{to}"
+    table.write_parquet(log)
+    mapped = ("--map", "observation=seen.text", "--group-by", "task")
+    assert crbc("convert", log, *mapped, "-o", output).code == 0
+    made = pl.read_parquet(output) if to == "parquet" else pl.read_ndjson(output)
+    assert made["logged_group_id"].equals(table["group_id"], check_names=False)
+    assert made["observation"].equals(table["seen"].struct.field("text"), check_names=False)
+    assert made["group_id"].n_unique() == 3000
+
+
 def test_torn_and_bad_lines(tmp_path: Path) -> None:
     log, output = tmp_path / "log.jsonl", tmp_path / "out.parquet"
     lines = GOLDEN.read_bytes().splitlines(keepends=True)

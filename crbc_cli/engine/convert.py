@@ -140,21 +140,26 @@ def _write(
         for source in plan.sources:
             beside.submit(getattr, source, "digest")
         pending: deque[Future[None]] = deque()
+        kinds: dict[str, bool] = {}
         for source in plan.sources:
-            for frame in step_rows(source, settings, notes, json_columns, plain=plain):
+            own: set[str] = set()
+            for frame in step_rows(source, settings, notes, own, plain=plain):
                 if len(plan.sources) > 1 and "source_file" not in frame.columns:
                     frame = frame.with_columns(pl.lit(source.name).alias("source_file"))
                 rows += frame.height
                 schema = schema or frame.schema
-                if plan.target.format == "jsonl" and json_columns & set(frame.columns):
+                if plan.target.format == "jsonl" and own & set(frame.columns):
                     _wait(pending, 0)
-                    for line in _lines(frame, json_columns):
+                    for line in _lines(frame, own):
                         writer.line(line)
                     continue
                 if plan.target.format != "jsonl":
                     frame = _fitted(frame, schema, source)
+                    if len(plan.sources) > 1:
+                        _refuse_mixed(frame, own, kinds, source)
                 pending.append(beside.submit(writer.write, frame))
                 _wait(pending, _AHEAD)
+            json_columns |= own
         _wait(pending, 0)
         refuse_changed(stamps)
         writer.finish(_metadata(plan, settings, notes), _more(json_columns))
@@ -190,6 +195,18 @@ def _fitted(frame: pl.DataFrame, schema: pl.Schema, source: Source) -> pl.DataFr
     if within_64_bits(joined, [source.name]).schema != schema:
         raise _differing(source)
     return joined
+
+
+def _refuse_mixed(
+    frame: pl.DataFrame, documents: set[str], kinds: dict[str, bool], source: Source
+) -> None:
+    """Raises OutputError for a column of JSON documents that was plain text before, or the other
+    way round; `kinds` are what columns were so far."""
+    for name in frame.columns:
+        if frame[name].null_count() == frame.height:
+            continue
+        if kinds.setdefault(name, name in documents) != (name in documents):
+            raise _differing(source)
 
 
 def _differing(source: Source) -> OutputError:

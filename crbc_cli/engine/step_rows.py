@@ -20,6 +20,7 @@ from crbc_cli.tables import IDENTITY_COLUMNS, STEP_COLUMNS
 __all__ = ["step_rows"]
 
 _STRICT = ("id", "integer", "flag")
+_LOGGED = "logged_group_id"
 _NAMES = [c.name for c in STEP_COLUMNS]
 
 
@@ -41,10 +42,12 @@ def step_rows(
     whole = Whole(source, settings.log.skip_bad_lines)
     quick = plain and source.container == "jsonl"
     inferred = _inferred(source, settings, notes) if settings.log.infers_groups else None
+    mapped: dict[str, tuple[pl.Series, bool]] = {}
     start = 0
     for frame in whole.plain_frames() if quick else whole.frames():
         json_columns |= whole.json_columns
-        frame = _renamed(frame, source, settings, json_columns)
+        frame = _renamed(frame, source, settings, mapped, start)
+        json_columns |= {name for name, (_, documents) in mapped.items() if documents}
         if not quick and source.container == "jsonl":
             frame = _as_read(frame, source, settings, json_columns)
         if inferred is not None:
@@ -81,7 +84,7 @@ def _as_read(
 
 def _inferred(source: Source, settings: Settings, notes: Notes) -> pl.DataFrame:
     """`group_id` of each row by the rule that is asked for, and `rollout_id` and `step` where the
-    log has none, as `annotate` has them.
+    log has none, as `annotate` has them; the logged group too, if it tells rows apart.
 
     Raises:
       ColumnError: a column that tells groups apart is missing or cannot be one.
@@ -94,6 +97,7 @@ def _inferred(source: Source, settings: Settings, notes: Notes) -> pl.DataFrame:
     log, renamed = settings.log, settings.log.column_map
     fields = identity_fields(settings, lambda name: renamed.get(name, name))
     fields.append(Field("reply_key", renamed.get("observation", "observation"), "value"))
+    fields.append(Field(_LOGGED, renamed.get("group_id", "group_id"), "label"))
     whole = Whole(source, log.skip_bad_lines)
     pieces = []
     for batch in read(source, fields, skip_bad_lines=log.skip_bad_lines, report=whole.report):
@@ -106,44 +110,63 @@ def _inferred(source: Source, settings: Settings, notes: Notes) -> pl.DataFrame:
         raise missing_columns(source, missing)
     if "reply_key" not in rows.columns:
         rows = rows.with_columns(pl.lit(None, pl.String).alias("reply_key"))
+    tells = _LOGGED in rows.columns and rows[_LOGGED].fill_null("").n_unique() > 1
     logged, tally = set(rows.columns), Tally()
     rows = rows.with_columns(pl.col("reply_key").hash(), pl.lit(0, pl.UInt32).alias("source"))
     rows = infer_groups(rows, log, source.where, tally)
     if tally.rows_are_rollouts:
         notes.say("rows_are_rollouts", "no rollout_id: each row is one rollout of one step")
-    return rows.select("group_id", *({"rollout_id", "step"} - logged))
+    added = sorted({"rollout_id", "step"} - logged)
+    return rows.select("group_id", *added, *([_LOGGED] if tells else []))
 
 
 def _regrouped(frame: pl.DataFrame, inferred: pl.DataFrame) -> pl.DataFrame:
     """The rows with what was inferred; a `group_id` that says something keeps another name."""
     if "group_id" in frame.columns:
-        told = frame["group_id"].cast(pl.String).fill_null("").n_unique() > 1
-        frame = frame.rename({"group_id": "logged_group_id"}) if told else frame.drop("group_id")
-    return pl.concat([frame, inferred], how="horizontal")
+        told = _LOGGED in inferred.columns
+        frame = frame.rename({"group_id": _LOGGED}) if told else frame.drop("group_id")
+    return pl.concat([frame, inferred.drop(_LOGGED, strict=False)], how="horizontal")
 
 
 def _renamed(
-    frame: pl.DataFrame, source: Source, settings: Settings, json_columns: set[str]
+    frame: pl.DataFrame,
+    source: Source,
+    settings: Settings,
+    mapped: dict[str, tuple[pl.Series, bool]],
+    start: int,
 ) -> pl.DataFrame:
-    """Columns that --map names under their canonical names."""
-    roles = {c.name: c.role for c in STEP_COLUMNS}
+    """Columns that --map names under their canonical names.
+
+    Args:
+      frame: rows of the source from `start` on.
+      mapped: what is no column of its own, such as a member of one: all rows, and whether they are
+        JSON documents; filled when it is needed.
+    """
     for name, column in settings.log.column_map.items():
         if column in frame.columns:
             frame = frame.drop(name, strict=False).rename({column: name})
             continue
-        role: Any = roles.get(name, "value")
-        role = "value" if role in ("text", "any") else role
-        fields = [Field(name, column, role, True)]
-        report = Whole(source, settings.log.skip_bad_lines).report
-        batches = read(source, fields, skip_bad_lines=settings.log.skip_bad_lines, report=report)
-        pieces = [(batch.frame.collect(), batch.kinds) for batch in batches]
-        found = [(piece[name], kinds) for piece, kinds in pieces if name in piece.columns]
-        if len(found) < len(pieces) or not found:
-            raise missing_columns(source, fields)
-        if any(kinds.get(name) == "json" for _, kinds in found):
-            json_columns.add(name)
-        frame = frame.with_columns(pl.concat([series for series, _ in found]).alias(name))
+        if name not in mapped:
+            mapped[name] = _mapped(source, settings, name, column)
+        rows = mapped[name][0].slice(start, frame.height)
+        frame = frame.with_columns(rows.alias(name))
     return frame
+
+
+def _mapped(source: Source, settings: Settings, name: str, column: str) -> tuple[pl.Series, bool]:
+    roles = {c.name: c.role for c in STEP_COLUMNS}
+    role: Any = roles.get(name, "value")
+    role = "value" if role in ("text", "any") else role
+    fields = [Field(name, column, role, True)]
+    skip = settings.log.skip_bad_lines
+    report = Whole(source, skip).report
+    batches = read(source, fields, skip_bad_lines=skip, report=report)
+    pieces = [(batch.frame.collect(), batch.kinds) for batch in batches]
+    found = [(piece[name], kinds) for piece, kinds in pieces if name in piece.columns]
+    if len(found) < len(pieces) or not found:
+        raise missing_columns(source, fields)
+    documents = any(kinds.get(name) == "json" for _, kinds in found)
+    return pl.concat([series for series, _ in found]), documents
 
 
 def _conformed(frame: pl.DataFrame, source: Source, settings: Settings, start: int) -> pl.DataFrame:
