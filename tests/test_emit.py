@@ -102,6 +102,18 @@ def test_position_counts_rows_where_steps_have_gaps() -> None:
     assert [row["position"] for row in found] == [row["step"] for row in golden_rows()]
 
 
+def test_position_counts_rows_of_one_key(tmp_path: Path) -> None:
+    """Rollouts of several epochs have equal ids and are told apart by --key; in any pieces."""
+    rows = [
+        row | {"epoch": epoch / 2, "step": row["step"] + 10 * epoch}
+        for epoch in range(3)
+        for row in golden_rows()
+    ]
+    for pieces in ((), ("--chunk-rows", "1", "--threads", "2")):
+        found = emit("verl-agent", rows, "--key", "epoch", *pieces).rows
+        assert [row["position"] for row in found] == 3 * [row["step"] for row in golden_rows()]
+
+
 @pytest.mark.parametrize(
     ("target", "column", "key"),
     [

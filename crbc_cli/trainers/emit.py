@@ -30,6 +30,7 @@ __all__ = ["Emission", "emitted_sinks"]
 
 _SPAN = ("response_start", "response_len")
 _EXTRA = "emit:"
+_WITHIN = "emit within:"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Emission:
       target: the trainer, or None for plain vectors.
       column: the number that is emitted; once resolved, a column of the credit table.
       mapped: key -> column that `--map` names for it.
-      files: rollouts are told apart by file.
+      within: columns that tell rollouts apart beside group and rollout id: `source_file`, and those
+        of --key.
       columns: once resolved, key -> the log's column it is read from; keys made of columns of the
         credit table are absent.
     """
@@ -50,7 +52,7 @@ class Emission:
     target: Target | None
     column: str
     mapped: Mapping[str, str]
-    files: bool = True
+    within: Sequence[str] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -72,9 +74,10 @@ class Emission:
         own = target.key_names if target is not None else ()
         mapped = {k: v for k, v in settings.log.column_map.items() if k in own}
         rest = tuple(e for e in settings.log.map if e.partition("=")[0] not in mapped)
-        files = not settings.log.spanning_rollouts
         log = replace(settings.log, map=rest)
-        return cls(name, target, column, mapped, files), replace(settings, log=log)
+        keys = tuple(log.column_map.get(name, name) for name in log.key)
+        within = (() if log.spanning_rollouts else ("source_file",)) + keys
+        return cls(name, target, column, mapped, within), replace(settings, log=log)
 
     @property
     def kind(self) -> str:
@@ -141,6 +144,9 @@ class Emission:
         if self.target is None:
             return []
         keys = [Field(_EXTRA + key, column, "scalar", True) for key, column in self.columns.items()]
+        keys += [
+            Field(_WITHIN + name, name, "scalar") for name in self.within if name != "source_file"
+        ]
         return keys + [Field(_EXTRA + name, name, "number") for name in _SPAN]
 
     def echo(self) -> dict[str, Any]:
@@ -180,8 +186,11 @@ class Emission:
         if key.name in self.columns:
             return extra[_EXTRA + key.name].alias(key.name)
         if key.otherwise == "position":
-            rollout = ["source_file"] * self.files + ["group_id", "rollout_id"]
+            told = extra.select(pl.selectors.starts_with(_WITHIN))
+            files = ["source_file"] if "source_file" in self.within else []
+            rollout = [*files, "group_id", "rollout_id", *told.columns]
             made = pl.col("step").rank("dense").over(rollout).cast(pl.Int64) - 1
+            credit = pl.concat([credit, told], how="horizontal")
         elif key.otherwise == "group_id_rollout_id_step":
             made = pl.concat_str("group_id", "rollout_id", "step", separator="_")
         else:
