@@ -4,6 +4,7 @@ work is done; and the same remarks and errors as for a log read whole."""
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from crbc_cli.engine.boundaries import Boundaries, OutOfOrder
 from crbc_cli.engine.budget import Budget, parse_memory
 from crbc_cli.engine.exchange import Exchange
 from crbc_cli.engine.execute import Local
+from crbc_cli.engine.joining import hashable_rows
 from crbc_cli.engine.slabs import Slab
 from crbc_cli.engine.work import Done, Job
 from crbc_cli.errors import OptionError
@@ -307,6 +309,17 @@ def test_boundaries_are_changes_of_what_tells_groups_apart() -> None:
     runs = pl.DataFrame({"source": [0] * 5, "rollout_id": [1, 1, 2, 3, 4]})
     assert strides.starts(runs).tolist() == [0, 3]
     assert strides.starts(runs).tolist() == [0, 3]
+
+
+def test_not_a_number_is_one_key() -> None:
+    """As polars groups: a NaN is equal to others, and 0 to -0."""
+    table = pl.DataFrame({"key:t": [math.nan, -0.0, math.nan, 0.0, None], "group_id": ["g"] * 5})
+    rows = hashable_rows(table)
+    assert [rows.index(row) for row in rows] == [0, 1, 0, 1, 4]
+    found = Boundaries(LogOptions(key=("t",)))
+    assert found.starts(table[:2].with_columns(source=0)).tolist() == [0, 1]
+    with pytest.raises(OutOfOrder):
+        found.starts(table[2:3].with_columns(source=0))
 
 
 @pytest.mark.parametrize("most", [1, 10**9])

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from crbc_cli.engine.joining import hashable_rows
 from crbc_cli.options import LogOptions
 
 __all__ = ["Boundaries", "OutOfOrder"]
@@ -64,7 +65,7 @@ class Boundaries:
             first = -self.runs % self._stride
             self.runs += len(changed)
             return changed[first :: self._stride]
-        found = frame.select(columns)[changed].rows()
+        found = hashable_rows(frame.select(columns)[changed])
         before_all = len(self._seen)
         self._seen.update(found)
         if len(self._seen) != before_all + len(found):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crbc_cli.engine.budget import Budget
 from crbc_cli.engine.clock import Clock
-from crbc_cli.engine.joining import concatenated, refuse_mixed
+from crbc_cli.engine.joining import concatenated, hashable_rows, refuse_mixed
 from crbc_cli.engine.load import (
     Reading,
     empty_rows,
@@ -270,7 +270,7 @@ class _Groups:
         columns = group_columns(frame.columns, options)
         distinct = frame.select(columns).unique(maintain_order=True)
         known = self._known
-        numbers = [known.setdefault(key, len(known)) for key in distinct.rows()]
+        numbers = [known.setdefault(key, len(known)) for key in hashable_rows(distinct)]
         table = distinct.with_columns(pl.Series(":code", numbers, dtype=pl.Int32))
         found = frame.select(columns).join(
             table, on=columns, how="left", nulls_equal=True, maintain_order="left"

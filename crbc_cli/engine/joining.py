@@ -7,7 +7,7 @@ import polars as pl
 
 from crbc_cli.errors import ColumnError
 
-__all__ = ["concatenated", "refuse_mixed", "within_64_bits"]
+__all__ = ["concatenated", "hashable_rows", "refuse_mixed", "within_64_bits"]
 
 
 def concatenated(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFrame:
@@ -23,6 +23,16 @@ def concatenated(frames: list[pl.DataFrame], names: Sequence[str]) -> pl.DataFra
         return frames[0]
     refuse_mixed([frame.schema for frame in frames], names)
     return within_64_bits(pl.concat(frames, how="diagonal_relaxed", rechunk=True), names)
+
+
+def hashable_rows(frame: pl.DataFrame) -> list[tuple[Any, ...]]:
+    """Rows as tuples that are equal where polars groups their rows: NaN is NaN, and 0 is -0."""
+    for name, dtype in frame.schema.items():
+        if dtype.is_float():
+            number = pl.col(name).cast(pl.Float64)
+            number = pl.when(number == 0).then(0.0).otherwise(number)  # not -0.0
+            frame = frame.with_columns(number.cast(pl.String).alias(name))
+    return frame.rows()
 
 
 def refuse_mixed(schemas: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
