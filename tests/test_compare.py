@@ -555,3 +555,8 @@ def test_runs_are_means_over_groups_of_the_credit_table(tmp_path: Path) -> None:
 def test_one_run_has_nothing_to_be_compared_with() -> None:
     assert "two runs" in crbc("compare", "--runs", SOKOBAN).refused()
     assert "--methods" in crbc("compare", "--runs", SOKOBAN, GOLDEN, "--methods", "crbc").refused()
+
+
+def test_an_audit_draws_nothing(tmp_path: Path) -> None:
+    told = crbc("compare", GOLDEN, "--audit", "reward", "--figure", tmp_path / "x.svg").refused()
+    assert "--audit takes no" in told

@@ -273,3 +273,11 @@ def test_long_logs_are_copied_in_pieces(tmp_path: Path) -> None:
     pl.DataFrame(columns).write_parquet(path)
     crbc_cli.filter_log([str(path)], str(target), keep=["all_success"])
     assert pq.read_table(target)["number"].to_pylist() == number[columns["success"]].tolist()
+
+
+def test_a_run_that_fails_makes_no_folder(tmp_path: Path) -> None:
+    folder, drop = tmp_path / "new", ("--drop", "all_fail")
+    crbc("filter", GOLDEN, *drop, "--map", "group_id=nope", "-o", f"{folder}/").refused()
+    assert not folder.exists()
+    assert crbc("filter", GOLDEN, *drop, "-o", f"{folder}/").code == 0
+    assert (folder / "golden.filtered.jsonl").exists()

@@ -555,6 +555,20 @@ def test_lone_rollouts_are_told_where_half_the_groups_hold_one(tmp_path: Path) -
     assert "hold one rollout" not in crbc("annotate", GOLDEN, "-o", "-").stderr
 
 
+def test_cut_rollouts_that_cannot_go_on_are_told(tmp_path: Path) -> None:
+    """`--truncated bootstrap` needs the observation after the last row."""
+    rows = [row | {"truncated": row["step"] == 1, "success": False} for row in golden_rows()]
+    log = tmp_path / "log.jsonl"
+    arguments = ("annotate", log, "--truncated", "bootstrap", "-o", "-")
+    log.write_bytes(jsonl(rows))
+    told = crbc(*arguments).stderr
+    last = {row["rollout_id"]: row["truncated"] for row in rows}
+    cut = sum(last.values())
+    assert f"warning: {cut} of {cut} rollouts cut by a limit log no next_observation" in told
+    log.write_bytes(jsonl(row | {"next_observation": "S"} for row in rows))
+    assert "next_observation" not in crbc(*arguments).stderr
+
+
 def test_a_run_without_any_credit_says_so(tmp_path: Path) -> None:
     """No contrast between rollouts, or none between actions; nothing where there is some."""
     log = tmp_path / "log.jsonl"
@@ -577,7 +591,14 @@ def test_a_run_without_any_credit_says_so(tmp_path: Path) -> None:
     assert "all advantages" not in told["ok"] + told["alone"]
     # One success is nearer than the other: nobody failed, and yet some actions are better.
     near = [
-        {"group_id": "g", "rollout_id": r, "step": s, "observation": o, "action": a, "success": True}
+        {
+            "group_id": "g",
+            "rollout_id": r,
+            "step": s,
+            "observation": o,
+            "action": a,
+            "success": True,
+        }
         for r, s, o, a in ((0, 0, "x", "far"), (0, 1, "y", "on"), (1, 0, "x", "near"))
     ]
     log.write_bytes(jsonl(near))

@@ -357,7 +357,7 @@ def _check_update(slot: Slot, update: Update, earlier: set[str], where: str) -> 
         raise OptionError(f"slot {slot.name}: an update of a map needs a key", where)
     for condition in (update.when, update.before):
         name, equals, number = condition.partition("=")
-        if condition and (name not in earlier or (equals and not number.isdigit())):
+        if condition and (name not in earlier or (equals and not number.isdecimal())):
             raise OptionError(f"slot {slot.name}: {condition!r} names no earlier slot", where)
     if update.before and update.on == "reply":
         raise OptionError(f"slot {slot.name}: before is for updates on an action", where)

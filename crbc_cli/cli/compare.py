@@ -137,8 +137,8 @@ def register(app: typer.Typer) -> None:
         from crbc_cli.notes import Notes
 
         if audit is not None:
-            if truth is not None or sweep or group_size:
-                raise OptionError("--audit takes no --truth, --sweep or --group-size")
+            if truth is not None or sweep or group_size or figure:
+                raise OptionError("--audit takes no --truth, --sweep, --group-size or --figure")
             _audit(run, audit, methods, score or "advantage", tolerance, json=json, csv=csv)
             return
         if runs:

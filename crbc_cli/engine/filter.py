@@ -113,8 +113,6 @@ def plan_filtered(
     """
     folder = output is not None and (output.endswith("/") or Path(output).is_dir())
     if folder or (output is None and all(source.name != "-" for source in sources)):
-        if output is not None:
-            Path(output).mkdir(parents=True, exist_ok=True)
         names = [str(_name(source, output)) for source in sources]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -122,7 +120,9 @@ def plan_filtered(
                 "two inputs would be written here", twice, "write them into one file with -o FILE"
             )
         plans = [
-            plan_outputs(sources, name, source.container, force, piped)[0]
+            plan_outputs(
+                sources, name, source.container, force, piped, new_folder=output is not None
+            )[0]
             for name, source in zip(names, sources, strict=True)
         ]
         return [replace(plan, sources=[s]) for plan, s in zip(plans, sources, strict=True)]

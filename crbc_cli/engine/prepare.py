@@ -235,7 +235,11 @@ def _arranged(loaded: Loaded, settings: Settings, counted: Counted) -> Prepared:
     threshold = settings.anchor.merge_similar
     frame = merge_similar(frame, rollouts, loaded.rules, threshold, place, counted.similar)
     anchors = anchor_rows(frame, rollouts, loaded.rules)
-    continues = outcomes.cut & anchors.has_next & (settings.outcome.truncated == "bootstrap")
+    continues = np.zeros(len(outcomes.cut), bool)
+    if settings.outcome.truncated == "bootstrap":
+        continues = outcomes.cut & anchors.has_next
+        tally.cut = int(np.count_nonzero(outcomes.cut))
+        tally.blind = tally.cut - int(np.count_nonzero(continues))
     return Prepared(
         frame=without_key_columns(frame, rollouts, anchors),
         loaded=loaded,

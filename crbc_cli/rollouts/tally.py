@@ -26,6 +26,8 @@ class Tally:
       sizes: groups by number of rollouts.
       unscored: rollouts without an outcome.
       unscored_first: where the first of them ends.
+      cut, blind: rollouts that go on at the observation after their last row, and those of them
+        that do not log it.
       rewarded: a rollout of several rows has a reward other than 0.
       repeated: all rows of each rollout have the reward of its first one.
     """
@@ -39,6 +41,8 @@ class Tally:
     sizes: Counter[int] = field(default_factory=Counter)
     unscored: int = 0
     unscored_first: str = ""
+    cut: int = 0
+    blind: int = 0
     rewarded: bool = False
     repeated: bool = True
 
@@ -61,6 +65,8 @@ class Tally:
         self.clash(later.clashes, later.clash_places, later.clash_first)
         self.sizes.update(later.sizes)
         self.unscore(later.unscored, later.unscored_first)
+        self.cut += later.cut
+        self.blind += later.blind
         self.rewarded |= later.rewarded
         self.repeated &= later.repeated
 
@@ -80,6 +86,13 @@ class Tally:
         self._tell_lone(notes)
         if self.unscored:
             self._tell_unscored(outcome, notes)
+        if self.blind:
+            notes.say(
+                "no_next_observation",
+                f"{self.blind:,} of {counted(self.cut, 'rollout')} cut by a limit log no "
+                "next_observation on their last row: --truncated bootstrap takes them as failures",
+                warning=True,
+            )
         if self.rewarded and self.repeated:
             notes.say(
                 "repeated_reward",

@@ -23,7 +23,7 @@ _FATES = {
     "fail": "count as failures",
     "censor": "lose their last step",
     "exclude": "are left out",
-    "bootstrap": "go on at their next observation",
+    "bootstrap": "go on at their next observation, where they log one",
 }
 
 

@@ -96,7 +96,7 @@ def file_number(facts: Facts) -> Finding | None:
     numbered = {
         source: stem
         for source in steps
-        if (stem := PurePath(facts.files[source].source.name).name.split(".")[0]).isdigit()
+        if (stem := PurePath(facts.files[source].source.name).name.split(".")[0]).isdecimal()
     }
     where = [
         f"{facts.files[source].source.name}: training step {', '.join(sorted(steps[source])[:3])}"
