@@ -304,3 +304,11 @@ def test_method_and_methods_are_one_option_wherever_either_is_taken() -> None:
     }
     assert found.keys() == {"annotate", "compare", "report", "steps"}
     assert all(flags == {"--method", "--methods"} for flags in found.values())
+
+
+def test_a_misspelt_variable_is_told(tmp_path: Path) -> None:
+    shown = program("coverage", GOLDEN, env={"CRBC_DEPHT": "1", "CRBC_HOME": "x", "CRBC_LOG": "y"})
+    told = [line for line in shown.stderr.splitlines() if "variable" in line]
+    assert told == [
+        "warning: environment variable CRBC_DEPHT is no option; did you mean CRBC_DEPTH?"
+    ]

@@ -340,6 +340,14 @@ def test_inspect_a_step_table() -> None:
     assert "9 rows; 4 rollouts; 1 group (1 of size 4); 2 to 3 rows a rollout" in text
 
 
+def test_inspect_says_that_no_outcome_is_logged(tmp_path: Path) -> None:
+    rows = [{k: v for k, v in row.items() if k != "success"} for row in golden_rows()[:3]]
+    [one] = crbc("inspect", write_lines(tmp_path / "x.jsonl", rows), "--json").json["inputs"]
+    assert one["title"] == "step table"
+    assert one["lacks"].startswith("no success; --success-when")
+    assert one["rollout_lengths"] == [1, 1.5, 2]
+
+
 def test_inspect_dumps(tmp_path: Path) -> None:
     """Also one that names no groups."""
     dump = write_lines(tmp_path / "rollouts.jsonl", golden_dump())
@@ -364,7 +372,8 @@ def test_formats_are_listed_by_the_names_that_from_takes() -> None:
 
 def test_inspect_says_what_a_table_lacks_and_that_records_have_no_groups(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    log.write_text('{"group_id": 1, "run": 2, "step": 0, "observation": "S", "action": "a"}\n')
+    row = {"group_id": 1, "run": 2, "step": 0, "observation": "S", "action": "a", "success": True}
+    log.write_bytes(jsonl([row]))
     [one] = crbc("inspect", log, "--json").json["inputs"]
     assert one["title"] == "table"
     assert one["lacks"].startswith("no rollout_id; --map")

@@ -605,3 +605,12 @@ def test_a_run_without_any_credit_says_so(tmp_path: Path) -> None:
     ended = crbc("annotate", log, "-o", "-", "--to", "jsonl")
     assert any(row["advantage"] for row in ended.rows)
     assert "all advantages" not in ended.stderr
+
+
+def test_options_of_crbc_alone_are_told_where_it_is_not(tmp_path: Path) -> None:
+    weighted = ("annotate", GOLDEN, "--w-s", "2", "-o", "-", "--method")
+    told = crbc(*weighted, "gigpo").stderr
+    assert "warning: --w-s is of crbc and changes nothing for gigpo" in told
+    assert "changes nothing" not in crbc(*weighted, "gigpo,crbc").stderr
+    wrong = crbc(*weighted, "gigpo:norm=mean,w_s=2").refused()
+    assert "a method's settings stand behind colons, as in crbc:w_s=2" in wrong

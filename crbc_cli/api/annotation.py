@@ -18,7 +18,7 @@ from crbc_cli.engine.reader import Reader
 from crbc_cli.engine.resume import made_as
 from crbc_cli.engine.sink import Shape, table_sinks
 from crbc_cli.engine.stream import Stream, Told, Unit, units
-from crbc_cli.engine.work import Job, Totals
+from crbc_cli.engine.work import Job, Totals, tell_unused
 from crbc_cli.errors import CrbcError, OptionError, OutputError
 from crbc_cli.logs.open import open_logs
 from crbc_cli.logs.scratch import sweep_scratch
@@ -176,6 +176,7 @@ def annotate(
     reader = Reader.open(sources, settings, clock, notes)
     settings = reader.settings
     job = Job(settings, reader.rules, method, anchor_id, chunk_rows, solve=not dry_run)
+    tell_unused(settings, job.methods, notes)
     if emission is not None:
         emission = emission.resolved(sources, [chosen.label for chosen in job.methods], notes)
         job = replace(job, extra=tuple(emission.fields), shape=emission.table)

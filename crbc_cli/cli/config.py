@@ -1,15 +1,31 @@
 """Defaults from a config file: flag > environment > file > built-in."""
 
+import difflib
 import json
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from crbc_cli.cli.console import tell
 from crbc_cli.errors import OptionError
 
-__all__ = ["as_toml", "defaults_by_command", "effective_options", "find_config", "read_config"]
+__all__ = [
+    "as_toml",
+    "defaults_by_command",
+    "effective_options",
+    "find_config",
+    "read_config",
+    "warn_of_unknown_variables",
+]
+
+_VARIABLES = {
+    *("CRBC_CONFIG", "CRBC_DEBUG"),
+    *("CRBC_CREDIT", "CRBC_GENERATIONS", "CRBC_LOG", "CRBC_SCORE"),  # of hooks and loaders
+}
+_NEAR = 0.85
 
 
 def find_config(start: Path) -> Path | None:
@@ -77,6 +93,21 @@ def defaults_by_command(
         for inner, one in value.items():
             _take(defaults, {key: known[key]}, inner.replace("-", "_"), one, path)
     return defaults
+
+
+def warn_of_unknown_variables(commands: Mapping[str, Any]) -> None:
+    """Warns of CRBC_* variables in the environment that are nearly those of an option.
+
+    Args:
+      commands: name -> command object with `params`.
+    """
+    given = {name for name in os.environ if name.startswith("CRBC_")} - _VARIABLES
+    if not given:
+        return
+    known = {str(p.envvar) for command in commands.values() for p in command.params if p.envvar}
+    for name in sorted(given - known):
+        for option in difflib.get_close_matches(name, known, 1, _NEAR):
+            tell(f"warning: environment variable {name} is no option; did you mean {option}?")
 
 
 def _take(

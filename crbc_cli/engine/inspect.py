@@ -13,7 +13,7 @@ from crbc_cli.logs.tolerated import tell_report
 from crbc_cli.logs.whole import Whole
 from crbc_cli.notes import Notes
 from crbc_cli.options import LogOptions
-from crbc_cli.tables import REPORT_SCHEMA_VERSION, STEP_COLUMNS
+from crbc_cli.tables import IDENTITY_COLUMNS, REPORT_SCHEMA_VERSION, STEP_COLUMNS
 
 __all__ = ["InspectReport", "Inspected", "inspect_sources"]
 
@@ -107,6 +107,7 @@ def _inspected(source: Source, options: LogOptions, notes: Notes, rows: int) -> 
     tell_report(source.name, whole.report, notes)
     known = FORMATS.get(source.format)
     lacks = known.lacks if known else _lacking(dtypes, options)
+    is_table = {*IDENTITY_COLUMNS} <= {*dtypes, *options.column_map}
     for name in whole.json_columns & dtypes.keys():
         dtypes[name] = "JSON"
     return Inspected(
@@ -114,7 +115,7 @@ def _inspected(source: Source, options: LogOptions, notes: Notes, rows: int) -> 
         source.records or source.container,
         _size(source),
         source.format or "table",
-        known.title if known else "table" if lacks else "step table",
+        known.title if known else "step table" if is_table else "table",
         lacks,
         [{"name": n, "dtype": dtypes[n], "nulls": nulls[n]} for n in dtypes],
         total,
@@ -129,6 +130,11 @@ def _lacking(names: Collection[str], options: LogOptions) -> str:
     optional |= {"group_id"} if options.infers_groups else set()
     optional |= {"step"} if options.order_by == "file" else set()
     absent = [c.name for c in STEP_COLUMNS if c.required and c.name not in {*names, *optional}]
+    if not absent and "success" not in {*names, *options.column_map}:
+        return (
+            "no success; --success-when says by what a rollout ends well, and --map success=COLUMN "
+            "where it is"
+        )
     if not absent:
         return ""
     return (
@@ -145,7 +151,7 @@ def _sizes(
         return None, None, None, None
     keys = identities[0].columns
     lengths = pl.concat(identities).group_by(keys).len()
-    spread = [float(lengths["len"].quantile(q, "nearest") or 0) for q in (0.0, 0.5, 1.0)]
+    spread = [float(lengths["len"].quantile(q, "linear") or 0) for q in (0.0, 0.5, 1.0)]
     if group not in keys or set(lengths[group]) == {""}:  # "" stands for no group
         return None, lengths.height, None, spread
     sizes = lengths.group_by(group).len("rollouts")["rollouts"].value_counts().sort("rollouts")

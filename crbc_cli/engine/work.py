@@ -20,14 +20,17 @@ from crbc_cli.engine.slabs import Slab
 from crbc_cli.logs.columns import Field
 from crbc_cli.methods.registry import Chosen, parse_methods
 from crbc_cli.notes import Notes
-from crbc_cli.options import Settings
+from crbc_cli.options import CreditOptions, Settings, flag_of
 from crbc_cli.process.quality import Conflicts
 from crbc_cli.tables import GROUP_STATUSES
 
-__all__ = ["Done", "Job", "Totals", "work"]
+__all__ = ["Done", "Job", "Totals", "tell_unused", "work"]
 
 
 Shaping = Callable[[pl.DataFrame, pl.DataFrame], pl.DataFrame]
+
+_CRBC_ALONE = ("discount", "w_g", "w_s", "floor", "sigma")
+"""Options of the run that no other method starts from, and no other number depends on."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,20 @@ def work(slab: Slab, job: Job) -> Done:
                     table = job.shape(table, log.loaded.extra)
     source = None if len(slab.sources) == 1 else loaded.frame["source"].to_numpy()
     return Done(table, source, slab.number, totals, clock)
+
+
+def tell_unused(settings: Settings, chosen: Sequence[Chosen], notes: Notes) -> None:
+    """Says which options of the run no chosen method takes."""
+    given = [name for name in _CRBC_ALONE if name in settings.explicit]
+    if given and not any(one.method.options is CreditOptions for one in chosen):
+        flags = ", ".join(map(flag_of, given))
+        names = ", ".join(one.label for one in chosen)
+        notes.say(
+            "unused_options",
+            f"{flags} is of crbc and changes nothing for {names}, whose own settings stand behind "
+            "the name; see crbc methods",
+            warning=True,
+        )
 
 
 def _other_than_0(numbers: NDArray[np.float64]) -> int:

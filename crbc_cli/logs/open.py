@@ -154,11 +154,12 @@ def read_dump(
     if known.lacks and not (options.infers_groups or tolerant):
         hook = f"; crbc adapter {known.hook} --hook logs the rest" if known.hook else ""
         wrong = "name no groups" if known.only_groups else "cannot carry a closure"
+        by = "group_id" if "group_id" in dump.keys else "prompt"
         alone = "" if known.only_groups else "for group advantages and audits alone "
         raise IdentityError(
             f"{known.title} {wrong}: {known.lacks}",
             dump.name,
-            f"{alone}add --group-by prompt or --group-stride N{hook}",
+            f"{alone}add --group-by {by} or --group-stride N{hook}",
         )
     if known.lacks and not known.only_groups:
         remarks.say("no_closure", f"no closure: {known.lacks}", warning=True)

@@ -166,7 +166,10 @@ def parse_method(
     label, _, name = head.rpartition("=")
     name = _dashed(name)
     if name not in METHODS:
-        raise OptionError(f"method {name!r} is not known", todo=f"use one of {', '.join(METHODS)}")
+        known = f"use one of {', '.join(METHODS)}"
+        if label in {own for method in METHODS.values() for own in _own(method)}:
+            known = f"a method's settings stand behind colons, as in crbc:{label}={name}"
+        raise OptionError(f"method {name!r} is not known", todo=known)
     label = (label.strip() or name).replace("-", "_")
     if not re.fullmatch(r"\w+", label):
         raise OptionError(

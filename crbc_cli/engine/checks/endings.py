@@ -101,16 +101,16 @@ def constant_groups(facts: Facts) -> Finding | None:
 def rewards_are_repeated(facts: Facts) -> bool:
     """Every rollout has one reward on all its rows, and not the same one in every rollout.
 
-    A constant step cost (-0.1 on each row) is a step reward.
+    A constant step cost (-0.1 on each row) is a step reward, and one row alone repeats nothing.
     """
-    several = facts.rollouts.filter((pl.col("rows") > 1) & (pl.col("rewards") > 0))
+    several = facts.rollouts.filter((pl.col("rows") > 1) & (pl.col("rewards") > 1))
     constant = (several["reward_min"] == several["reward_max"]).all()
     return bool(several.height and constant) and several["reward_max"].n_unique() > 1
 
 
 def repeated_reward(facts: Facts) -> Finding | None:
     """A reward column that holds the episode's reward on each row."""
-    several = facts.rollouts.filter((pl.col("rows") > 1) & (pl.col("rewards") > 0))
+    several = facts.rollouts.filter((pl.col("rows") > 1) & (pl.col("rewards") > 1))
     hit = several if rewards_are_repeated(facts) else several.clear()
     return _rollouts(facts, "repeated_reward", hit, at="first")
 

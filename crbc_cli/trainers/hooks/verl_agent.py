@@ -9,7 +9,7 @@ and, so that actions are known, in the rollout loop after the responses are deco
     batch.non_tensor_batch["text_actions"] = np.array(text_actions, dtype=object)
 
 Then: crbc annotate FOLDER --action-tag action --success-when "episode_rewards >= 10"
-The batch knows no ends of episodes, so an unsuccessful rollout counts as cut (see --truncated).
+The batch knows no ends of episodes: an unsuccessful rollout is a failure, cut or not.
 """
 
 import json
