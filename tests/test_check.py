@@ -287,7 +287,6 @@ CASES = [
         "rollout r0 of g (log.jsonl:3)",
         "rollout r1 of g (log.jsonl:6)",
         says=["2 of 3 failures have 3 rows"],
-        also="aliased_anchors",
     ),
     case(
         "no_ending_columns",

@@ -11,6 +11,7 @@ from crbc_cli.engine.clock import Clock
 from crbc_cli.engine.growth import growth
 from crbc_cli.engine.prepare import Chunk, Prepared
 from crbc_cli.process.empirical import FAILURE, SUCCESS, EmpiricalProcess
+from crbc_cli.process.quality import pair_outcomes
 from crbc_cli.tables import GROUP_STATUSES
 
 __all__ = ["group_facts"]
@@ -200,7 +201,9 @@ def _rollouts_at(p: EmpiricalProcess) -> Ints:
 
 
 def _aliased_pairs(p: EmpiricalProcess, known: Bools) -> tuple[Ints, Ints]:
-    """(pairs with several successors, pairs that end both ways) among `known` visits."""
+    """(pairs with several successors, pairs that end both ways) among `known` visits; a failure
+    is another successor beside a success only, as in the conflict rate."""
+    known = known & pair_outcomes(p).telling
     width = p.states + 2
     code = np.unique(p.pair[known] * width + (p.successor[known] - FAILURE))
     pair, successor = code // width, code % width + FAILURE
