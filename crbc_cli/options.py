@@ -27,7 +27,6 @@ __all__ = [
     "OutcomeOptions",
     "Settings",
     "UncertaintyOptions",
-    "choices_of",
     "flag_of",
     "option_groups",
     "parse_depth",
@@ -38,11 +37,6 @@ __all__ = [
 def _option(default: Any, text: str, *, choices: tuple[str, ...] = (), metavar: str = "") -> Any:
     metadata = {"help": text, "choices": choices, "metavar": metavar}
     return field(default=default, metadata=metadata)
-
-
-def choices_of(options: type, name: str) -> tuple[str, ...]:
-    """Allowed values of one option; empty when any value of its type is allowed."""
-    return next(f.metadata["choices"] for f in fields(options) if f.name == name)
 
 
 LARGEST = 1e60

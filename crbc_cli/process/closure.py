@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Values",
+    "closed_states",
     "exact_values",
     "local_values",
     "solve_sparse",
@@ -182,7 +183,7 @@ def _contract(process: EmpiricalProcess, b: Floats, discount: float) -> _Chain:
     several = np.zeros(process.states, bool)
     several[process.state[destination != only[process.state]]] = True
     known = ~several & (only == -1)
-    closed = _closed_states(process)
+    closed = closed_states(process)
     if process.reward is not None and discount < 1:
         several |= closed
     elif closed.any():
@@ -213,8 +214,9 @@ def _refuse_rewards(process: EmpiricalProcess, closed: Bools) -> None:
         )
 
 
-def _closed_states(process: EmpiricalProcess) -> Bools:
-    """States from which no boundary can be reached; only continued rollouts can make any."""
+def closed_states(process: EmpiricalProcess) -> Bools:
+    """States from which no boundary can be reached, bool (states,); only continued rollouts can
+    make any."""
     closed = np.ones(process.states, bool)
     last = np.diff(process.rollout, append=-1) != 0
     if not (process.successor[last] >= 0).any():

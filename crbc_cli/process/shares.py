@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from crbc_cli.process.buckets import Buckets
-from crbc_cli.process.closure import solve_sparse
+from crbc_cli.process.closure import closed_states, solve_sparse
 from crbc_cli.process.empirical import EmpiricalProcess
 
 __all__ = ["Uses", "action_uses", "sized_shares", "state_uses"]
@@ -110,7 +109,7 @@ def _expected_visits(process: EmpiricalProcess, start: Floats, discount: float) 
     States that no boundary can be reached from are left out at β = 1, where they are visited
     without end and worth 0.
     """
-    kept = _reach_a_boundary(process) if discount == 1 else np.ones(process.states, bool)
+    kept = ~closed_states(process) if discount == 1 else np.ones(process.states, bool)
     expected = np.zeros(process.states)
     place = np.cumsum(kept) - 1
     linked = (process.successor >= 0) & kept[process.state]
@@ -120,15 +119,3 @@ def _expected_visits(process: EmpiricalProcess, start: Floats, discount: float) 
     if kept.any():
         expected[kept] = solve_sparse(place[target], place[source], weight, start[kept])
     return expected
-
-
-def _reach_a_boundary(process: EmpiricalProcess) -> Bools:
-    source, target = process.edges
-    into = Buckets(target, process.states)
-    reaches = np.zeros(process.states, bool)
-    found = np.unique(process.state[process.successor < 0])
-    while len(found):
-        reaches[found] = True
-        before = source[into.of(found)]
-        found = np.unique(before[~reaches[before]])
-    return reaches
