@@ -1,17 +1,15 @@
 """Where pieces are worked on: in this thread, or in several."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from crbc_cli.engine.slabs import Slab
 from crbc_cli.engine.work import Done, Job, work
+from crbc_cli.logs.overlap import in_order
 
 __all__ = ["Executor", "Local"]
-
-_T = TypeVar("_T")
 
 
 class Executor(Protocol):
@@ -58,7 +56,7 @@ class Local:
             return
         del second
         with ThreadPoolExecutor(self.threads, "crbc") as pool:
-            yield from _in_order(pool, self.threads, items, lambda slab: work(slab, job))
+            yield from in_order(pool, self.threads, items, lambda slab: work(slab, job))
 
 
 def _chained(first: list[Slab | None], rest: Iterator[Slab]) -> Iterator[Slab]:
@@ -70,19 +68,3 @@ def _chained(first: list[Slab | None], rest: Iterator[Slab]) -> Iterator[Slab]:
             yield slab
             del slab
     yield from rest
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, ahead: int, items: Iterable[Slab], function: Callable[[Slab], _T]
-) -> Iterator[_T]:
-    waiting: deque[Future[_T]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()

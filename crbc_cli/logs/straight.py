@@ -6,11 +6,11 @@ them is counted.
 
 import codecs
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -18,7 +18,8 @@ from polars.io.plugins import register_io_source
 from crbc_cli.errors import CrbcError
 from crbc_cli.logs.columns import Field, ReadRole
 from crbc_cli.logs.encode import Compression, parquet_metadata
-from crbc_cli.logs.formats.lines import ahead, blocks
+from crbc_cli.logs.formats.lines import blocks
+from crbc_cli.logs.overlap import ahead, in_order
 from crbc_cli.logs.plainness import (
     STEP_ROLES,
     Counts,
@@ -30,9 +31,6 @@ from crbc_cli.logs.sources import Source
 from crbc_cli.options import LARGEST
 
 __all__ = ["Straight"]
-
-_In = TypeVar("_In")
-_Out = TypeVar("_Out")
 
 _BLOCK_BYTES = 1 << 22
 _DECODERS = 2  # each uses all cores, but for its start and its end
@@ -147,12 +145,13 @@ class _Reading:
             self.ended = NotPlainError(str(error))
 
     def _frames(self) -> Generator[pl.DataFrame]:
-        with ThreadPoolExecutor(1) as beside:
+        with ThreadPoolExecutor(_DECODERS) as decoders, ThreadPoolExecutor(1) as beside:
             # Both take a while, and the metadata needs them.
             checks = deque[Future[Any]]([beside.submit(import_module, "pyarrow")])
             if self.log.source.compression is not None:
                 checks.append(beside.submit(getattr, self.log.source, "digest"))
-            for block, frame in _overlapped(self._decoded, ahead(self._blocks())):
+            lines = ahead(self._blocks())
+            for block, frame in in_order(decoders, _DECODERS, lines, self._decoded):
                 checks.append(beside.submit(self._check, block, frame))
                 if len(checks) > _DECODERS + 1:
                     checks.popleft().result()
@@ -199,18 +198,6 @@ class _Reading:
                 raise NotPlainError
             if f.role == "number" and not _in_range(frame[f.name]):
                 raise NotPlainError
-
-
-def _overlapped(work: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
-    """What work makes of the items, in their order, the next ones meanwhile."""
-    with ThreadPoolExecutor(_DECODERS) as workers:
-        pending = deque[Future[_Out]]()
-        for item in items:
-            pending.append(workers.submit(work, item))
-            if len(pending) > _DECODERS:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
 
 
 def _in_range(numbers: pl.Series) -> bool:

@@ -19,11 +19,11 @@ from crbc_cli.logs.formats.lines import (
     LineDecoder,
     LineReport,
     Numbers,
-    ahead,
     blocks,
     decode_lines,
 )
 from crbc_cli.logs.formats.plain import PlainBlocks, count_lines
+from crbc_cli.logs.overlap import ahead
 from crbc_cli.logs.sources import Source
 
 __all__ = ["LineReport", "decode_lines", "read"]

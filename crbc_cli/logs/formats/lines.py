@@ -10,20 +10,16 @@ import json
 import math
 import os
 from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import msgspec
 
 from crbc_cli.errors import BadLineError, InputError
 from crbc_cli.logs.sources import Source
 
-__all__ = ["LineDecoder", "LineReport", "Numbers", "ahead", "blocks", "decode_lines"]
-
-_T = TypeVar("_T")
+__all__ = ["LineDecoder", "LineReport", "Numbers", "blocks", "decode_lines"]
 
 Numbers = range | list[int]
 """Line numbers, from 1."""
@@ -69,19 +65,6 @@ def blocks(source: Source, size: int = 0) -> Generator[bytes]:
         while block := _block(stream, source, size or _BLOCK_BYTES):
             yield block.removeprefix(_BOM) if first else block
             first = False
-
-
-def ahead(items: Generator[_T]) -> Iterator[_T]:
-    """The same items, each made in another thread while the one before it is in use."""
-    with ThreadPoolExecutor(1) as beside:
-        try:
-            following = beside.submit(next, items, None)
-            while (item := following.result()) is not None:
-                following = beside.submit(next, items, None)
-                yield item
-        finally:
-            with suppress(RuntimeError):  # the program ends, and nobody needs it closed
-                beside.submit(items.close)
 
 
 def _block(stream: IO[bytes], source: Source, size: int) -> bytes:
