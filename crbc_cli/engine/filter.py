@@ -121,7 +121,7 @@ def plan_filtered(
             )
         plans = [
             plan_outputs(
-                sources, name, source.container, force, piped, new_folder=output is not None
+                sources, name, source.container, force, piped, make_folder=output is not None
             )[0]
             for name, source in zip(names, sources, strict=True)
         ]

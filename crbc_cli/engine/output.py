@@ -40,7 +40,7 @@ def plan_outputs(
     *,
     kind: str = ".credit",
     vectors: Format | None = None,
-    new_folder: bool = False,
+    make_folder: bool = False,
 ) -> list[OutputPlan]:
     """Destinations, checked before any work is done.
 
@@ -53,7 +53,7 @@ def plan_outputs(
       piped: stdout is not a terminal.
       kind: what follows the input's stem in the name of an output beside it.
       vectors: write plain vectors in this format instead of a table.
-      new_folder: make the folder of a file when it is written, if there is none.
+      make_folder: make the folder of a file when it is written, if there is none.
     Raises:
       OptionError, OutputError: no destination, an existing one, or two inputs for one file.
     """
@@ -72,7 +72,7 @@ def plan_outputs(
         return Target.parse(name, to, force, make_folder=make_folder)
 
     if output is not None and not (output.endswith("/") or Path(output).is_dir()):
-        plans = [OutputPlan(target(output, new_folder), sources)]
+        plans = [OutputPlan(target(output, make_folder), sources)]
     else:
         suffix = f"{kind}.{vectors or to or 'parquet'}"
         plans = [
