@@ -102,7 +102,7 @@ def test_position_counts_rows_where_steps_have_gaps() -> None:
     assert [row["position"] for row in found] == [row["step"] for row in golden_rows()]
 
 
-def test_position_counts_rows_of_one_key(tmp_path: Path) -> None:
+def test_position_counts_rows_of_one_key() -> None:
     """Rollouts of several epochs have equal ids and are told apart by --key; in any pieces."""
     rows = [
         row | {"epoch": epoch / 2, "step": row["step"] + 10 * epoch}

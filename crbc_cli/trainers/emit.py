@@ -144,9 +144,9 @@ class Emission:
         if self.target is None:
             return []
         keys = [Field(_EXTRA + key, column, "scalar", True) for key, column in self.columns.items()]
-        keys += [
-            Field(_WITHIN + name, name, "scalar") for name in self.within if name != "source_file"
-        ]
+        if any(k.otherwise == "position" and k.name not in self.columns for k in self.target.keys):
+            told = [name for name in self.within if name != "source_file"]
+            keys += [Field(_WITHIN + name, name, "label") for name in told]
         return keys + [Field(_EXTRA + name, name, "number") for name in _SPAN]
 
     def echo(self) -> dict[str, Any]:
