@@ -306,8 +306,10 @@ def test_method_and_methods_are_one_option_wherever_either_is_taken() -> None:
     assert all(flags == {"--method", "--methods"} for flags in found.values())
 
 
-def test_a_misspelt_variable_is_told(tmp_path: Path) -> None:
-    shown = program("coverage", GOLDEN, env={"CRBC_DEPHT": "1", "CRBC_HOME": "x", "CRBC_LOG": "y"})
+def test_a_misspelt_variable_is_told() -> None:
+    variables = {"CRBC_DEPHT": "1", "CRBC_HOME": "x", "CRBC_LOG": "y", "CRBC_DISCOUNT": "0.9"}
+    shown = program("coverage", GOLDEN, env=variables)
+    assert program("coverage", GOLDEN, "--quiet", env=variables).stderr == ""
     told = [line for line in shown.stderr.splitlines() if "variable" in line]
     assert told == [
         "warning: environment variable CRBC_DEPHT is no option; did you mean CRBC_DEPTH?"

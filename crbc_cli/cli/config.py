@@ -95,19 +95,23 @@ def defaults_by_command(
     return defaults
 
 
-def warn_of_unknown_variables(commands: Mapping[str, Any]) -> None:
+def warn_of_unknown_variables(context: Any) -> None:
     """Warns of CRBC_* variables in the environment that are nearly those of an option.
 
     Args:
-      commands: name -> command object with `params`.
+      context: parsed context of the command.
     """
     given = {name for name in os.environ if name.startswith("CRBC_")} - _VARIABLES
-    if not given:
+    if not given - _variables(context.command):
         return
-    known = {str(p.envvar) for command in commands.values() for p in command.params if p.envvar}
+    known = set().union(*map(_variables, context.find_root().command.commands.values()))
     for name in sorted(given - known):
         for option in difflib.get_close_matches(name, known, 1, _NEAR):
             tell(f"warning: environment variable {name} is no option; did you mean {option}?")
+
+
+def _variables(command: Any) -> set[str]:
+    return {str(p.envvar) for p in command.params if getattr(p, "envvar", None)}
 
 
 def _take(

@@ -117,13 +117,12 @@ def _program(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    from crbc_cli.cli.config import defaults_by_command, warn_of_unknown_variables
+    from crbc_cli.cli.config import defaults_by_command
 
     del version
     if debug:
         os.environ["CRBC_DEBUG"] = "1"
     commands: Any = context.command
-    warn_of_unknown_variables(commands.commands)
     context.default_map = defaults_by_command(config, commands.commands)
 
 

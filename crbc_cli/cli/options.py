@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from crbc_cli.cli.config import warn_of_unknown_variables
 from crbc_cli.errors import OptionError
 from crbc_cli.options import (
     MOST,
@@ -118,6 +119,8 @@ def log_command(
                 explicit=frozenset(p.name for p in shared if _was_given(context, p.name)),
             )
             logs, strict, quiet, profile = (values.pop(p.name) for p in common[:-1])
+            if not quiet:
+                warn_of_unknown_variables(context)
             body(Run(list(logs or []), settings, strict, quiet, profile), **values)
 
         command.__doc__ = body.__doc__

@@ -29,7 +29,7 @@ def _joined(parameters: Sequence[Any], words: list[str]) -> list[str]:
     places: dict[str, int] = {}
     while words and words[0] != "--":
         word = words.pop(0)
-        flag, equals, value = word.partition("=")
+        flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         option = options.get(flag)
         if option is None or option.is_flag or not (equals or words):
             joined.append(word)
